@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from calculon.hardware.system import System
     from calculon.launch.dialect import Launch
     from calculon.plan.plan import Plan
-    from calculon.search.deployments.deployments_found import DeploymentSearch
+    from calculon.search.deployments.deployment_search import DeploymentSearch
     from calculon.search.deployments.serving_search import search_deployments
     from calculon.search.driver import SearchResult, executions, search
     from calculon.search.sweep.sweep_driver import sweep
@@ -132,7 +132,7 @@ _MODULES = {
     "advise.why": ("Why", "why"),
     "serving.by_batch": ("ByBatch", "by_batch"),
     "serving.serve": ("Served", "serve"),
-    "search.deployments.deployments_found": ("DeploymentSearch",),
+    "search.deployments.deployment_search": ("DeploymentSearch",),
     "search.deployments.serving_search": ("search_deployments",),
     "search.driver": ("SearchResult", "executions", "search"),
     "declarations.execution": ("Execution",),

@@ -26,7 +26,7 @@ from calculon.advise.neighborhood import Neighborhood, choices_of
 from calculon.cost.pipeline.simulation import ChunkPasses, simulated_time
 from calculon.plan.plan import Plan
 from calculon.search.best_first import feasible_numbers
-from calculon.search.deployments.deployments_found import DeploymentSearch
+from calculon.search.deployments.deployment_search import DeploymentSearch
 from calculon.search.driver import SearchResult, make_ranking, make_space, run
 from calculon.search.space import Space
 

@@ -28,7 +28,7 @@ from calculon.base.frozen import dataclass
 from calculon.cli.main import main
 from calculon.declarations.files import json_text
 from calculon.validate import error_summary as summary
-from calculon.validate.own_rows import compare_rows
+from calculon.validate.user_rows import compare_rows
 from tests.declarations.configurations import DEEPSEEK_V3, QWEN3_30B, llama
 from tests.helpers import LLAMA_X64_P4, ROOT, document
 from tests.hostile import FILES

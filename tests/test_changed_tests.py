@@ -30,7 +30,7 @@ CASES = {
     "a module behind a public name": (
         {"calculon/advise/why.py"},
         {"tests/advise/test_why.py", "tests/cli/test_why.py"},
-        {NETWORK, "tests/search/test_effect.py"},
+        {NETWORK, "tests/search/test_override_checks.py"},
     ),
     "a script": ({"scripts/rendering.py"}, {"tests/test_scripts.py"}, {"tests/test_units.py"}),
     "a system": (

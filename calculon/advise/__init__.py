@@ -1,1 +1,1 @@
-"""From a question to a plan: which plan, does it fit, how long, and what else would do."""
+"""Advice: plans, comparisons, fixes for infeasible executions, sensitivities and whole training runs."""

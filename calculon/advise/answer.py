@@ -1,4 +1,4 @@
-"""The answer to a question: the best plan, its rivals, the same for other counts, and a plan of one's own beside it."""
+"""Result of a plan question: the best plan, alternatives, other processor counts, and the user's own plan."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from calculon import inputs
 from calculon.advise.ask import Question
-from calculon.advise.candidate import COLUMNS, Candidate, candidates, of_estimate, trainings
+from calculon.advise.candidate import COLUMNS, Candidate, candidate_of, candidates, trainings
 from calculon.advise.fixes import hint
 from calculon.advise.infeasibility import InfeasibilityReport, infeasibility_report, why_none
 from calculon.advise.space_fixes import BEST
 from calculon.advise.waterfall import Waterfall, waterfall
-from calculon.base.display import Tabular, columns_of, drawn
+from calculon.base.display import Tabular, columns_of, draw_result
 from calculon.base.errors import Infeasible, SpecError
 from calculon.base.frozen import dataclass
 from calculon.campaign.assumed import assumed_defaults
@@ -25,20 +25,20 @@ from calculon.declarations.quantised_weights import precisions_of
 from calculon.declarations.result_records import QUESTION
 from calculon.declarations.result_selection import PLANS
 from calculon.declarations.spellings.precisions import precision
+from calculon.estimate.comparison_confidence import Order, orders
 from calculon.estimate.estimate import Estimate, estimate
 from calculon.estimate.evaluate import evaluate
 from calculon.estimate.question import question
-from calculon.estimate.told_apart import Order, orders
 from calculon.plan.mesh import DEGREES
 from calculon.plan.plan import Plan
 from calculon.search.best_first import Seen
+from calculon.search.conditions import Condition
 from calculon.search.driver import run
-from calculon.search.effect import COMMAND_LINE
+from calculon.search.override_checks import COMMAND_LINE
 from calculon.search.ranking import Best, BestOfEach, Ranking
 from calculon.search.request import make_space
 from calculon.search.search_result import SearchResult
 from calculon.search.space import Space
-from calculon.search.where import Condition
 from calculon.search.within_risk import search_within_risk
 
 if TYPE_CHECKING:
@@ -49,17 +49,17 @@ if TYPE_CHECKING:
     from calculon.launch.difference import Difference
 
 TOKENS = 1e12
-"""Tokens of the training that is told where none is asked for."""
+"""Tokens of the training run reported if the question states none."""
 
 
 @dataclass(frozen=True)
 class Count:
-    """The best plan on a number of processors.
+    """Best plan on a number of processors.
 
     Attributes:
-        num_procs: Processors.
-        best: The fastest plan that fits; None where none does.
-        reason: Why none fits, in a line.
+        num_procs: Number of processors.
+        best: Fastest plan that fits; None if none fits.
+        reason: One-line reason why none fits.
     """
 
     num_procs: int
@@ -69,25 +69,25 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Tie:
-    """Plans that are not distinguishable from the best (:mod:`calculon.estimate.told_apart`), the fastest first."""
+    """Plans that measurements cannot distinguish from the best, fastest first (:class:`Order`)."""
 
     plans: tuple[Candidate, ...]
 
     @property
     def simplest(self) -> Candidate:
-        """The simplest of them; the fastest of equally simple ones."""
+        """Simplest of the plans; the fastest of equally simple ones."""
         return min(self.plans, key=lambda one: (one.simplicity, one.time))
 
 
 @dataclass(frozen=True)
 class BaselinePlan:
-    """A plan of one's own.
+    """The user's own plan, which is compared with the best one.
 
     Attributes:
-        estimate: Its estimate; None where it cannot run.
-        problem: Why it cannot.
-        execution: The execution, where nothing but memory is too small.
-        launch: The launch file that it is from.
+        estimate: Estimate of the plan; None if it cannot run.
+        problem: Reason why it cannot run.
+        execution: Execution; None if it breaks a rule other than a memory limit.
+        launch: Launch file that the plan was read from.
     """
 
     estimate: Estimate | None
@@ -97,12 +97,12 @@ class BaselinePlan:
 
     @cached_property
     def candidate(self) -> Candidate | None:
-        """The plan as a candidate; None where it cannot run."""
-        return None if self.estimate is None else of_estimate(self.estimate)
+        """The plan as a candidate; None if it cannot run."""
+        return None if self.estimate is None else candidate_of(self.estimate)
 
 
 _ASKED = ("batch_size", "seq_length")
-"""Fields that are the question, whatever a plan of one's own has."""
+"""Fields that belong to the question, regardless of the baseline plan."""
 
 
 @dataclass(frozen=True)
@@ -110,15 +110,15 @@ class Answer(Tabular):
     """A plan and what a planner asks next.
 
     Attributes:
-        question: What was asked.
-        found: The best plan of each split and number of chunks, the best of all first: of the plans whose risk of
-            running out of memory is at most that of the question, or three times that, and so on, where there is none.
-        fastest: The fastest plan whatever its risk; None where it is the best.
-        counts: The best plan on each number of processors that was asked for; of half and twice as many, where one was.
-        mine: A plan of one's own.
-        unfit: Why nothing fits, and what would fix it.
-        narrower: The best plan in the precision that the released weights of the model are stored in, if the machine
-            and the framework have it and nobody stated a precision; otherwise None.
+        question: The question.
+        found: Best plan of each split and number of chunks, overall best first. Plans have at most the accepted risk of
+            running out of memory; if no plan does, at most three times that risk, and so on.
+        fastest: Fastest plan regardless of memory risk; None if it is the best plan.
+        counts: Best plan on each requested number of processors; if there is only one, also on half and twice as many.
+        mine: Baseline plan of the user.
+        unfit: Infeasibility report, with fixes; None if a plan fits.
+        narrower: Best plan in the precision of the model's released weights, if machine and framework support it and
+            the user did not state a precision; otherwise None.
     """
 
     question: Question
@@ -131,17 +131,17 @@ class Answer(Tabular):
 
     @cached_property
     def plans(self) -> list[Candidate]:
-        """The best plan of each split and number of chunks, the best of all first."""
+        """Best plan of each split and number of chunks, overall best first."""
         return candidates(self.found) if len(self.found) else []
 
     @cached_property
     def best(self) -> Estimate | None:
-        """The best plan; None where nothing fits."""
+        """Best plan; None if nothing fits."""
         return self.found[0] if len(self.found) else None
 
     @cached_property
     def waterfall(self) -> Waterfall | None:
-        """From the plan of one's own to the best, one change at a time; None where one of them breaks a rule."""
+        """Path from the baseline plan to the best plan, one change at a time; None if either breaks a rule."""
         mine = None if self.mine is None else self.mine.execution
         if mine is None or self.best is None:
             return None
@@ -150,7 +150,8 @@ class Answer(Tabular):
 
     @cached_property
     def untried(self) -> dict[str, Any]:
-        """The values of the plan of one's own that are faster than those of the best, and that no plan tried had."""
+        """Values of the baseline plan that are faster than those in the best plan and that the search did not try."""
+        # Only changes that cost time: there the value of the baseline plan is the better one.
         tried = self.found.space.switches
         losses = (
             (one.fields for one in self.waterfall.steps if one.seconds > 0)
@@ -171,14 +172,14 @@ class Answer(Tabular):
         mine = self.mine
         if mine is None or mine.launch is None or mine.execution is None or self.best is None:
             return None
-        from calculon.advise.launch_flags import settings_between  # only of launch files
+        from calculon.advise.launch_flags import settings_between  # needed only for launch files
 
         q = self.question
         return settings_between(mine.execution, self.best.execution, q.model, mine.launch)
 
     @property
     def splits(self) -> list[Candidate]:
-        """The best plan of each split of the processors, the best of all first."""
+        """Best plan of each tensor and pipeline degree, overall best first."""
         seen: dict[tuple[int, int], Candidate] = {}
         for one in self.plans:
             split = one.execution["tensor_par"], one.execution["pipeline_par"]
@@ -187,20 +188,20 @@ class Answer(Tabular):
 
     @cached_property
     def tie(self) -> Tie | None:
-        """The plans that are not distinguishable from the best; None where nothing fits."""
+        """Plans that cannot be distinguished from the best; None if nothing fits."""
         if not self.plans:
             return None
         pairs = zip(self.plans, self.orders, strict=True)
-        return Tie(tuple(one for one, order in pairs if not order.told_apart))
+        return Tie(tuple(one for one, order in pairs if not order.distinguishable))
 
     @property
     def orders(self) -> list[Order]:
-        """How sure it is that the best plan is faster than each of :attr:`plans`."""
+        """Confidence that the best plan is faster than each of :attr:`plans`."""
         return self.found.orders
 
     @cached_property
     def order_of_mine(self) -> Order | None:
-        """How sure it is that the best plan is faster than that of one's own; None where one of them cannot run."""
+        """Confidence that the best plan is faster than the baseline plan; None if either cannot run."""
         own = None if self.mine is None else self.mine.estimate
         if own is None or self.best is None:
             return None
@@ -245,7 +246,7 @@ class Answer(Tabular):
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as plain data.
 
-        Its ``plans`` are the best of all splits by rank, each as a search writes its winners.
+        Its ``plans`` are the best plans of all splits by rank, in the format of search winners.
         """
         q = self.question
         answer: dict[str, Any] = {
@@ -264,8 +265,8 @@ class Answer(Tabular):
             },
             "tried": self.found.counts.total,
             "feasible": self.found.counts.good,
-            "fastest": None if self.fastest is None else self._told(self.fastest),
-            "narrower": None if self.narrower is None else self._told(self.narrower),
+            "fastest": None if self.fastest is None else self._as_dict(self.fastest),
+            "narrower": None if self.narrower is None else self._as_dict(self.narrower),
             "tie": None if self.tie is None else self._tie(self.tie),
             "counts": [self._count(one) for one in self.counts],
             "unfit": None if self.unfit is None else self.unfit.to_dict(COMMAND_LINE),
@@ -274,7 +275,7 @@ class Answer(Tabular):
             answer["belief"] = self.best.belief.to_dict()
         if self.mine is not None:
             own = self.mine.candidate
-            answer["mine"] = {"problem": self.mine.problem} if own is None else self._told(own)
+            answer["mine"] = {"problem": self.mine.problem} if own is None else self._as_dict(own)
             if self.order_of_mine is not None:
                 answer["mine"]["order"] = self.order_of_mine.to_dict()
         if self.waterfall is not None:
@@ -282,53 +283,55 @@ class Answer(Tabular):
             answer["untried"] = self.untried
         if self.settings is not None:
             answer["settings"] = self.settings.to_dict()
+        # Candidates hold dictionaries and are not hashable: their identity is the key.
         known = {id(one): order for one, order in zip(self.plans, self.orders, strict=True)}
         plans = {
-            str(rank): self._told(one) | {"order": known[id(one)].to_dict()}
+            str(rank): self._as_dict(one) | {"order": known[id(one)].to_dict()}
             for rank, one in enumerate(self.splits)
         }
         return answer | {PLANS: plans}
 
     @cached_property
     def _specs(self) -> dict[str, Any]:
-        """What every plan answers: model, system, edition and preset, with their hashes."""
+        """Common data of all plans: model, system, edition and preset, with their hashes."""
         q = self.question
         return question(q.model, q.system, CORRECTED, q.preset)
 
-    def _told(self, one: Candidate) -> dict[str, Any]:
-        """Return a plan as plain data, with the training that was asked for, or that of :data:`TOKENS`."""
+    def _as_dict(self, one: Candidate) -> dict[str, Any]:
+        """Return a plan as plain data, with the requested training run, or one of :data:`TOKENS` tokens."""
         return one.to_dict() | {"training": self._trainings[id(one)], QUESTION: self._specs}
 
     @cached_property
     def _trainings(self) -> dict[int, dict[str, Any]]:
-        """The trainings by all plans that are told."""
+        """Training runs of all reported plans, by the id of the candidate."""
         own = None if self.mine is None else self.mine.candidate
         counts = (one.best for one in self.counts)
         simplest = None if self.tie is None else self.tie.simplest
         maybe = (*self.splits, simplest, self.fastest, self.narrower, *counts, own)
         plans = {id(one): one for one in maybe if one is not None}
+        # Plans with equal tokens per step are evaluated together, as columns of one table.
         by_tokens: dict[int, list[Candidate]] = {}
         for one in plans.values():
             by_tokens.setdefault(self._tokens_per_step(one), []).append(one)
         q = self.question
         found: dict[int, dict[str, Any]] = {}
         for each, several in by_tokens.items():
-            told = trainings(several, q.campaign, q.model, q.system, q.tokens or TOKENS, each)
-            found |= {id(one): row for one, row in zip(several, told, strict=True)}
+            rows = trainings(several, q.campaign, q.model, q.system, q.tokens or TOKENS, each)
+            found |= {id(one): row for one, row in zip(several, rows, strict=True)}
         return found
 
     def _tokens_per_step(self, one: Candidate) -> int:
-        """Return the tokens of a step: a plan of one's own may have another batch than the question."""
+        """Return the tokens of a step; the batch of the baseline plan may differ from the question."""
         e = one.execution
         return int(e["batch_size"] * (e["seq_length"] or self.question.model.seq_size))
 
     def _tie(self, one: Tie) -> dict[str, Any]:
-        simplest = self._told(one.simplest)
+        simplest = self._as_dict(one.simplest)
         return {"plans": len(one.plans), "simplest": simplest}
 
     def _count(self, one: Count) -> dict[str, Any]:
         row: dict[str, Any] = {"num_procs": one.num_procs, "reason": one.reason}
-        return row if one.best is None else row | self._told(one.best)
+        return row if one.best is None else row | self._as_dict(one.best)
 
     @overload
     def plot(
@@ -346,22 +349,22 @@ class Answer(Tabular):
         """Draw the answer.
 
         Args:
-            kind: ``breakdown`` (default): time and memory of the best plan, and of one's own where it can run;
-                ``scaling``: rate and efficiency over the numbers of processors; ``waterfall``: from one's own plan to
-                the best, one change at a time.
-            interactive: As the page in a browser draws it (extra ``web``): a plotly Figure. Kinds of the best plan are
-                ``breakdown`` of time, ``memory``, ``traffic``, ``schedule``, ``operators`` and ``roofline``; beside
-                ``scaling`` and ``waterfall`` there are ``heatmap``: the best plan of each tensor and pipeline degree;
-                ``pareto``: plans by two statistics; ``capacity``: the time of the best plan over the memory of a
-                processor. The last two search again.
-            **options: Of interactive kinds: ``microbatches`` of a ``schedule``, statistics ``x`` and ``y`` of
+            kind: ``breakdown`` (default): time and memory of the best plan, and of the baseline plan if it can run;
+                ``scaling``: throughput and efficiency over the number of processors; ``waterfall``: from the baseline
+                plan to the best one, one change at a time.
+            interactive: Draw it like the web page (extra ``web``): a plotly Figure. Kinds for the best plan are
+                ``breakdown`` of time, ``memory``, ``traffic``, ``schedule``, ``operators`` and ``roofline``. In
+                addition to ``scaling`` and ``waterfall`` there are ``heatmap`` (the best plan of each tensor and
+                pipeline degree), ``pareto`` (plans by two statistics) and ``capacity`` (time of the best plan over the
+                memory per processor). The last two search again.
+            **options: For interactive kinds: ``microbatches`` of a ``schedule``, statistics ``x`` and ``y`` of
                 ``pareto``.
 
         Raises:
-            SpecError: For another kind, and where the library is missing.
-            Infeasible: When there is no plan to draw, or no plan of one's own.
+            SpecError: For an unknown kind, and if the library is missing.
+            Infeasible: If there is no plan to draw, or no baseline plan.
         """
-        return drawn(self, kind, interactive=interactive, **options)
+        return draw_result(self, kind, interactive=interactive, **options)
 
     def __repr__(self) -> str:
         q = self.question
@@ -376,7 +379,7 @@ class Answer(Tabular):
 def answer(
     question: Question, plans: Callable[[Question, int], SearchResult] | None = None
 ) -> Answer:
-    """Answer a question; by default the `plans` on a number of processors are searched for (:func:`plans_on`)."""
+    """Answer a question; `plans` defaults to a search on each number of processors (:func:`plans_on`)."""
     first, of_count = question.num_procs[0], plans or plans_on
     results = {
         count: of_count(question, count) for count in dict.fromkeys((first, *question.counts))
@@ -392,7 +395,7 @@ def answer(
             else None
         ),
         counts=tuple(_best_on(results[count]) for count in question.counts),
-        mine=own_plan(question),
+        mine=baseline_plan(question),
         unfit=(
             None
             if len(found)
@@ -403,7 +406,7 @@ def answer(
 
 
 def space_of(question: Question, num_procs: int) -> Space:
-    """Return what is searched on a number of processors."""
+    """Return the search space on a number of processors."""
     return make_space(
         question.model,
         question.system,
@@ -418,14 +421,16 @@ def space_of(question: Question, num_procs: int) -> Space:
 
 
 def plans_on(question: Question, num_procs: int, seen: Seen | None = None) -> SearchResult:
-    """Find the best plan of each split and number of chunks; `seen` is told how many more executions were looked at."""
+    """Find the best plan of each split and number of chunks; `seen` receives the number of newly visited executions."""
     space = space_of(question, num_procs)
+    # Executions are numbered with splits and chunks as the leading digits: dividing a number by
+    # this stride identifies both.
     stride = space.strides["pipeline_interleaving"]
     return _within_risk(question, space, lambda where: BestOfEach(BEST, stride, where), seen)
 
 
 def best_on(question: Question, num_procs: int) -> SearchResult:
-    """Find the best plan alone."""
+    """Find the single best plan."""
     space = space_of(question, num_procs)
     return _within_risk(question, space, lambda where: Best(BEST, 1, where))
 
@@ -436,7 +441,7 @@ def _within_risk(
     ranking: Callable[[Condition | None], Ranking],
     seen: Seen | None = None,
 ) -> SearchResult:
-    """Search the plans within the risk of a question (:func:`~calculon.search.within_risk.search_within_risk`)."""
+    """Search plans within the accepted risk (:func:`~calculon.search.within_risk.search_within_risk`)."""
 
     def search(where: str | None) -> SearchResult:
         condition = None if where is None else Condition.parse(where)
@@ -453,26 +458,27 @@ def _best_on(found: SearchResult) -> Count:
 
 
 def narrower_plan(question: Question, best: Execution) -> Candidate | None:
-    """Return the best plan in the precision of the released weights; None without one, and where it cannot run."""
+    """Return the best plan in the precision of the released weights; None if there is none or it cannot run."""
     q = question
+    # A stated precision is a decision; only the default is worth questioning.
     if "--dtype" not in q.assumed or q.model.origin is None:
         return None
     for word in precisions_of(q.model.origin.released):
         changes: dict[str, Any] = {**precision(word)}
         if changes["fp8_recipe"] in q.system.recipes and q.preset.runs(changes):
             try:
-                return of_estimate(estimate(q.model, replace(best, **changes), q.system))
+                return candidate_of(estimate(q.model, replace(best, **changes), q.system))
             except (Infeasible, SpecError):
                 continue
     return None
 
 
 def fastest_plan(question: Question, space: Space, best: Candidate) -> Candidate | None:
-    """Return the fastest plan of a space whatever its risk; None if it is as fast as the best plan.
+    """Return the fastest plan of a space regardless of memory risk; None if the best plan is as fast.
 
     Args:
-        question, space: The question, and its plans.
-        best: The best plan with an acceptable risk.
+        question, space: The question, and its search space.
+        best: Best plan with an acceptable risk.
     """
     if question.risk >= 1:
         return None
@@ -481,26 +487,26 @@ def fastest_plan(question: Question, space: Space, best: Candidate) -> Candidate
 
 
 def _first(found: SearchResult) -> SearchResult:
-    """Return the best result alone."""
+    """Return a search result with the best plan only."""
     return SearchResult(
         found.space, found.objectives, found.counts, found.numbers[:1], found.scores[:, :1]
     )
 
 
-def own_plan(question: Question, *, hints: bool = True) -> BaselinePlan | None:
-    """Estimate a plan of one's own on the same processors, with the same batch, where it states no others.
+def baseline_plan(question: Question, *, hints: bool = True) -> BaselinePlan | None:
+    """Estimate the baseline plan; it defaults to the processors and batch of the question.
 
     Args:
-        hints: The problem of a plan that cannot run names what would make it run, which takes longer than the estimate.
+        hints: Whether the problem of a plan that cannot run suggests changes, which takes longer than the estimate.
 
     Raises:
-        SpecError: Where it breaks a rule, or has fields that mean nothing.
+        SpecError: If the plan breaks a rule or has malformed fields.
     """
     if question.mine is None:
         return None
     stated = question.mine.fields
     if stated is None and (launch := question.mine.launch) is not None:
-        fields = {**launch.execution, **_own_length(question, launch)}
+        fields = {**launch.execution, **_launch_length(question, launch)}
         execution = inputs.execution(fields, edition=CORRECTED)
         return replace(_estimated(question, execution, hints), launch=launch)
     if stated is None:
@@ -511,31 +517,32 @@ def own_plan(question: Question, *, hints: bool = True) -> BaselinePlan | None:
             )
             return _estimated(question, execution, hints)
         stated = raw
-    fields = own_fields(question, stated)
-    layouts = () if "pp_layout" in stated else own_layouts(question.preset)
+    fields = baseline_fields(question, stated)
+    layouts = () if "pp_layout" in stated else baseline_layouts(question.preset)
     for layout in layouts:
         try:
             execution = _execution(question, {**fields, "pp_layout": layout})
             return _estimated(question, execution, hints)
         except SpecError:
-            continue  # stages that this layout does not make of so many blocks
+            continue  # this layout does not divide these blocks into stages
     return _estimated(question, _execution(question, fields), hints)
 
 
-def own_fields(question: Question, stated: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields that a plan of one's own states, with those that it need not say."""
-    return {**_usual(question, stated), **stated}
+def baseline_fields(question: Question, stated: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the stated fields of the baseline plan, completed with implied fields."""
+    return {**_implied_fields(question, stated), **stated}
 
 
-def _own_length(question: Question, launch: "Launch") -> dict[str, int]:
-    """Return the sequences of a launch file as an execution says those of its model."""
+def _launch_length(question: Question, launch: "Launch") -> dict[str, int]:
+    """Return the sequence length of a launch file; 0 (the model's) if it equals the length of the model."""
     same = launch.execution.get("seq_length") == question.model.seq_size
     return {"seq_length": 0} if same else {}
 
 
-def _usual(question: Question, stated: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a plan of one's own need not say: the question, degrees of 1, and a pipeline over what is left."""
+def _implied_fields(question: Question, stated: Mapping[str, Any]) -> dict[str, Any]:
+    """Return fields that a baseline plan may omit: the question, degrees of 1, and a pipeline over the rest."""
     procs = question.num_procs[0]
+    # The pipeline takes the ranks that the other degrees leave, if the plan states its replicas.
     rest = procs
     for name in (one for one in DEGREES if one != "pipeline_par"):
         degree = stated.get(name, 1)
@@ -551,8 +558,8 @@ def _usual(question: Question, stated: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def own_layouts(preset: Preset) -> tuple[str, ...]:
-    """Return the layouts of stages that a plan of one's own may have that states none, the usual ones first."""
+def baseline_layouts(preset: Preset) -> tuple[str, ...]:
+    """Return stage layouts to try for a baseline plan that states none, the usual ones first."""
     uneven = (one.pp_layout for one in preset.uneven)
     return tuple(dict.fromkeys((*(preset.tried("pp_layout") or ()), *uneven)))
 
@@ -567,6 +574,7 @@ def _estimated(question: Question, execution: Execution, hints: bool) -> Baselin
             estimate(question.model, execution, question.system), execution=execution
         )
     except Infeasible as error:
+        # Only memory may be insufficient: a waterfall can start from such a plan.
         legal = execution if error.tier else None
         would = hint(question.model, execution, question.system) if hints else ""
         text = f"{error}. {would[0].upper()}{would[1:]}." if would else f"{error}."

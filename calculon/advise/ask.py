@@ -1,11 +1,11 @@
-"""A question about a training run: model, machine, processors, framework, batch, and what is assumed of the rest."""
+"""Question about a training run: model, machine, processors, framework, batch, and assumptions for the rest."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from calculon import inputs
-from calculon.advise.shorthand import StatedPlan, read_mine
+from calculon.advise.shorthand import StatedPlan, read_baseline
 from calculon.architecture.parameters import active_count
 from calculon.base.errors import Infeasible, Problem, SpecError
 from calculon.base.frozen import dataclass
@@ -35,21 +35,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What to plan.
+    """Resolved question of a plan.
 
     Attributes:
-        model, system: What to train, and on what.
-        preset: Framework that runs it.
-        framework: How that was asked for: its name, or its file.
-        num_procs: Processors; the first count is planned in detail.
-        batch_size: Sequences of a step.
-        tokens: Tokens of the whole training.
-        arithmetic: Fields of the execution that the precision sets.
-        mine: A plan to set beside the best one.
-        fix, add: Values that fields of executions are restricted to, and values that are tried beside the usual ones.
-        assumed: What was not stated and is assumed, by the option that states it.
-        campaign: Failures, checkpoints and prices of the whole training.
-        risk: Probability of running out of memory that a recommended plan may have.
+        model, system: Model to train, and machine to train it on.
+        preset: Framework that runs the training.
+        framework: The framework as stated: its name, or its file.
+        num_procs: Processor counts; the first one is planned in detail.
+        batch_size: Sequences per step.
+        tokens: Tokens of the whole training run.
+        arithmetic: Fields of the execution that follow from the precision.
+        mine: Baseline plan to compare with the best one.
+        fix, add: Values that execution fields are restricted to, and values to try in addition to the usual ones.
+        assumed: Defaults that were filled in, by the option that states them.
+        campaign: Failures, checkpoints and prices of the whole training run.
+        risk: Accepted probability that a recommended plan runs out of memory.
     """
 
     model: Model
@@ -69,18 +69,18 @@ class Question:
 
     @property
     def datatype(self) -> str:
-        """Type that weights and activations are stored in."""
+        """Storage type of weights and activations."""
         return str(self.arithmetic["datatype"])
 
     @property
     def fixed(self) -> dict[str, Any]:
-        """Fields that a search holds: the batch, the arithmetic beside the type of storage, and what is asked for."""
+        """Fields that a search keeps fixed: batch, arithmetic (except the storage type), and stated restrictions."""
         arithmetic = {name: one for name, one in self.arithmetic.items() if name != "datatype"}
         return {"batch_size": self.batch_size, **arithmetic, **self.fix}
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """The processor counts that are compared: those asked for, or half and twice the only one."""
+        """Processor counts to compare: the stated ones, or half and twice the only one."""
         if len(self.num_procs) > 1:
             return self.num_procs
         (only,) = self.num_procs
@@ -89,7 +89,7 @@ class Question:
 
     @property
     def tokens_per_step(self) -> int:
-        """Tokens of a step."""
+        """Tokens per step."""
         return self.batch_size * self.model.seq_size
 
 
@@ -112,12 +112,13 @@ def ask(
     """Read a question in the words that people use.
 
     Raises:
-        SpecError: For anything that cannot be understood, with what it may mean.
+        SpecError: For malformed input, with suggestions.
     """
     assumed: dict[str, str] = {}
     machine = inputs.system(system)
     counts = _counts(num_procs, machine)
-    own = None if mine is None else read_mine(mine, counts[0])
+    own = None if mine is None else read_baseline(mine, counts[0])
+    # A launch file answers what the caller leaves open: both plans then answer one question.
     if own is not None and own.launch is not None:
         asked = {"seq": seq, "preset": preset, "dtype": dtype, "batch": batch}
         said = {name: one for name, one in _said_by(own.launch).items() if asked[name] is None}
@@ -157,7 +158,7 @@ def ask(
 def _tokens(
     stated: float | str | None, campaign: Campaign, model: Model, batch_size: int
 ) -> float | None:
-    """Return the tokens of the run, as they are stated or as its campaign has them; None where nothing says."""
+    """Return the tokens of the run, as stated or from its campaign; None if neither states them."""
     if stated is not None:
         return float(tokens(str(stated)))
     if campaign.tokens is None and campaign.steps is None and campaign.loss is None:
@@ -166,7 +167,7 @@ def _tokens(
 
 
 def _said_by(launch: "Launch") -> dict[str, tuple[str, str]]:
-    """Return what a launch file says of a question, by the option that says it: its value, and that in words."""
+    """Return the answers of a launch file by option: each value, and its description."""
     said = launch.execution
     base, batch, length = str(said["base"]), int(said["batch_size"]), int(said["seq_length"])
     found = {"preset": (base, base), "batch": (str(batch), f"{batch:,} sequences")}
@@ -177,7 +178,7 @@ def _said_by(launch: "Launch") -> dict[str, tuple[str, str]]:
 
 
 def _check_runs(system: System, dtype: str, arithmetic: Mapping[str, str]) -> None:
-    """Refuse a precision whose recipe the system does not run, in the word that it was asked for by."""
+    """Refuse a precision that the system does not support, naming the option as the user wrote it."""
     recipe = arithmetic.get("fp8_recipe", NO_RECIPE)
     if recipe == NO_RECIPE or recipe in system.recipes:
         return
@@ -187,23 +188,25 @@ def _check_runs(system: System, dtype: str, arithmetic: Mapping[str, str]) -> No
         if fields["datatype"] in system.datatypes
         and fields.get("fp8_recipe", NO_RECIPE) in (NO_RECIPE, *system.recipes)
     ]
-    wanted = f"a precision that {system.name} has: {', '.join(words)}"
-    hint = f"its file states no rate of products in {RECIPES[recipe].product}"
+    wanted = f"a precision that {system.name} supports: {', '.join(words)}"
+    hint = f"its file states no rate of matrix products in {RECIPES[recipe].product}"
+    # The rate may be stated while the recipe (block size of scales) belongs to another
+    # architecture.
     if RECIPES[recipe].product in {*system.matrix, *(system.ext.matrix or {})}:
-        hint = f"recipe {recipe} is of other processors"
+        hint = f"recipe {recipe} needs other processors"
     raise SpecError("--dtype", Problem("", wanted, dtype, hint))
 
 
 MOST_COUNTS = 100
-"""Processor counts of a question."""
+"""Maximum number of processor counts in a question."""
 
 
 def _counts(given: int | str | Sequence[int], system: System) -> tuple[int, ...]:
-    """Return the processor counts that are asked for.
+    """Return the requested processor counts.
 
     Raises:
-        SpecError: For what is no count, and for none or too many of them.
-        Infeasible: For more processors than the networks of the system join.
+        SpecError: For malformed counts, and for none or too many of them.
+        Infeasible: For more processors than the networks of the system connect.
     """
     if isinstance(given, str):
         counts = processor_counts(given)
@@ -214,20 +217,20 @@ def _counts(given: int | str | Sequence[int], system: System) -> tuple[int, ...]
         wanted = f"1 to {MOST_COUNTS} processor counts"
         raise SpecError("plan", Problem("num_procs", wanted, f"{len(counts):,} of them"))
     if (most := max(counts)) > (there := most_processors(system)):
-        words = f"the networks of {system.name} join {there:,} processors, {most - there:,} fewer than {most:,}"
+        words = f"the networks of {system.name} connect {there:,} processors, {most - there:,} fewer than {most:,}"
         raise Infeasible("mesh_size", words)
     return counts
 
 
 def most_processors(system: System) -> int:
-    """Return how many processors the largest network joins."""
+    """Return the number of processors that the largest network connects."""
     return max(network.size for network in system.networks)
 
 
 def _with_sequences(
     source: Source | Model, seq: int | str | None, assumed: dict[str, str]
 ) -> Model:
-    """Return the model with the sequences that are asked for, or of a length that is usual."""
+    """Return the model with the requested sequence length, or with the default length."""
     model, longest = with_sequences(source, seq)
     if seq is None:
         more = f", of {longest:,} that the model has room for" * (model.seq_size < longest)
@@ -236,20 +239,20 @@ def _with_sequences(
 
 
 def _framework(preset: str | None, usual: str, assumed: dict[str, str]) -> Preset:
-    """Return the preset that is asked for, or the usual one."""
+    """Return the requested preset, or the usual one."""
     if preset is None:
         assumed["--preset"] = usual
         return find_preset(usual)
     found = find_preset(preset)
     if found.published:
-        wanted = f"a framework, or {COMMON}, as plans are of edition {CORRECTED}"
-        hint = "calculon llm-optimal-execution searches the published forms"
+        wanted = f"a framework, or {COMMON}, because plans use edition {CORRECTED}"
+        hint = "calculon llm-optimal-execution searches with the published presets"
         raise SpecError("plan", Problem("preset", wanted, preset, hint))
     return found
 
 
 def _batch(batch: int | str | None, length: int, procs: int, assumed: dict[str, str]) -> int:
-    """Return the sequences of a step: those stated, or of as many tokens as is usual."""
+    """Return the sequences per step: as stated, or from the usual number of tokens."""
     sequences = asked_batch(batch, procs, length)
     if batch is None:
         assumed["--batch"] = f"{sequences:,} sequences"

@@ -1,4 +1,4 @@
-"""Beam search for many changes of an execution that cannot run: the nearest neighbors are changed further."""
+"""Beam search for larger fixes of an infeasible execution: the nearest neighbors are changed further."""
 
 from collections.abc import Iterator, Sequence
 
@@ -9,25 +9,25 @@ from calculon.advise.neighbors import FieldChange
 from calculon.base.units import Array
 from calculon.plan.rules.failures import broken_rules
 
-WIDTH = 8
-"""Neighbors that are changed further."""
+BEAM_WIDTH = 8
+"""Neighbors kept after each step."""
 
 MOST_STEPS = 8
-"""Changes beyond the first ones."""
+"""Maximum number of changes after the initial ones."""
 
 
 def beam_search(
     near: Neighborhood, changes: Sequence[FieldChange], start: NeighborTable
 ) -> Iterator[NeighborTable]:
-    """Yield a neighbor that runs, without changes that it does not need; nothing if none is found.
+    """Yield a neighbor that runs, without unnecessary changes; nothing if none is found.
 
-    Each step adds a change to the nearest neighbors, until one runs or none comes nearer: those that break fewer rules
-    are nearer; of those that break none, those that need less memory beyond the memory there is. A shorter way may
-    exist.
+    Each step adds a change to the nearest neighbors, until one runs or none comes nearer. Neighbors that break fewer
+    rules are nearer; among those that break none, those that exceed memory by less. The search is heuristic: a fix with
+    fewer changes may exist.
 
     Args:
-        changes: What may be changed.
-        start: The neighbors to start from.
+        changes: Allowed changes.
+        start: Neighbors to start from.
     """
     best = _distance(near, start)
     beam = _nearest(start, best)
@@ -46,26 +46,30 @@ def beam_search(
 
 
 def _distance(near: Neighborhood, table: NeighborTable) -> Array:
-    """Return how far neighbors are from running, shape (2, rows): broken rules, and bytes too much."""
+    """Return the distance of neighbors from running, shape (2, rows): broken rules, and bytes over the limits."""
     rules = np.zeros(len(table.choices))
     illegal = np.flatnonzero(~table.legal | ~table.real)
     plan = table.plan.take(illegal)
     rules[illegal] = broken_rules(near.model, near.system, plan)
+    # Malformed rows, and rows in which a change was overridden by its consequences, never enter the
+    # beam.
     rules[illegal] += np.where((plan.malformed >= 0) | ~table.real[illegal], np.inf, 0)
+    # Memory is compared only for executions that break no rule: it is unknown for the others.
     over = table.memory - np.array(near.system.usable)[:, None]
     return np.stack([rules, np.where(rules == 0, np.maximum(over, 0).sum(axis=0), 0.0)])
 
 
 def _nearest(table: NeighborTable, distance: Array) -> Array:
-    """Return the changes of the neighbors that are nearest to running, at most one for each set of fields."""
+    """Return the changes of the neighbors nearest to running, at most one for each set of fields."""
     rules, over = distance
+    # `lexsort` sorts by its last key first.
     order = np.lexsort((table.distances, ~table.practised, over, rules))
     rows = order[np.isfinite(rules[order])].tolist()
-    return table.choices[table.first_of_fields(rows)[:WIDTH]]
+    return table.choices[table.first_of_fields(rows)[:BEAM_WIDTH]]
 
 
 def _nearer(here: Array, before: Array) -> bool:
-    """Return whether some neighbor is nearer to running than all were before."""
+    """Return True if some neighbor is nearer to running than all earlier ones."""
     first, second = (
         min(map(tuple, one.T.tolist()), default=(np.inf, 0.0)) for one in (here, before)
     )
@@ -73,9 +77,11 @@ def _nearer(here: Array, before: Array) -> bool:
 
 
 def _without_needless(near: Neighborhood, table: NeighborTable, row: int) -> NeighborTable:
-    """Return a neighbor that runs, without the changes that it does not need."""
+    """Return a neighbor that runs, after dropping changes that it does not need."""
     changes, choices = table.changes, table.choices[row : row + 1]
     while choices.shape[1] > 1:
+        # Greedy removal, one change at a time: beam search may have added changes that later ones
+        # made redundant.
         fewer = np.stack([np.delete(choices[0], place) for place in range(choices.shape[1])])
         running = near.evaluate(changes, fewer).in_order
         if not running:

@@ -1,4 +1,4 @@
-"""One plan among others: its execution, its figures, and how simple it is."""
+"""Candidate plans: an execution with its statistics, its simplicity, and the training run with it."""
 
 from collections.abc import Mapping, Sequence
 from itertools import islice
@@ -23,7 +23,7 @@ from calculon.plan.plan import NAMES, all_fields
 from calculon.search.search_result import SearchResult
 
 MOST = 1000
-"""Executions among which the simplest is looked for."""
+"""Number of best executions among which the simplest is selected."""
 
 COLUMNS = (
     *NAMES,
@@ -40,11 +40,11 @@ SECONDS_PER_DAY = 86400.0
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A plan that fits.
+    """Plan that fits.
 
     Attributes:
-        execution: Its fields by name.
-        stats: Its statistics by name, with both ends of the interval of its time; what is undefined is None.
+        execution: Fields by name.
+        stats: Statistics by name, including both ends of the prediction interval of the time; undefined ones are None.
         domain: Processors of the innermost network.
     """
 
@@ -54,7 +54,7 @@ class Candidate:
 
     @property
     def time(self) -> float:
-        """Seconds of a step."""
+        """Seconds per step."""
         return float(self.stats["total_time"])
 
     @property
@@ -65,7 +65,7 @@ class Candidate:
 
     @property
     def simplicity(self) -> tuple[int, ...]:
-        """A key that is less for plans with fewer parts: offloads, kinds of parallelism, stages, chunks, ranks."""
+        """Sort key, lower for simpler plans: offloads, kinds of parallelism, stages, chunks, recomputation, ranks."""
         e = self.execution
         kinds = sum(e[name] > 1 for name in DEGREES if name != "data_par")
         offloads = sum(bool(e[name]) for name in OFFLOADS)
@@ -74,7 +74,7 @@ class Candidate:
         return offloads, e["tensor_par"] > self.domain, kinds, *stages, repeats, e["tensor_par"]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as a result of a search is written."""
+        """Return the plan in the format of a search result."""
         return {"execution": dict(self.execution), "stats": dict(self.stats)}
 
 
@@ -86,7 +86,7 @@ def whole_runs_of(
     tokens: float,
     tokens_per_step: int,
 ) -> WholeRun:
-    """Return the whole runs of plans of one machine, each of so many tokens: a column has an entry for each plan."""
+    """Return the whole runs of plans on one machine with the same number of tokens, one entry per plan."""
 
     def lookup(name: str) -> Any:
         known = plans[0].stats if name in plans[0].stats else plans[0].execution
@@ -106,10 +106,10 @@ def trainings(
     tokens: float,
     tokens_per_step: int,
 ) -> list[dict[str, Any]]:
-    """Return days and processor-hours of a training by each plan: of its steps alone, and of the whole run.
+    """Return days and processor-hours of a training run with each plan: of the steps alone, and of the whole run.
 
-    ``days``, their interval and ``processor_hours`` are those of the steps, without failures and pauses; ``campaign``
-    has the figures of the run with them, and the interval of its expected days; ``price`` is that of a processor-hour.
+    ``days``, their interval and ``processor_hours`` count steps only, without failures and pauses; ``campaign`` has the
+    figures of the whole run, with the interval of its expected days; ``price`` is the price per processor-hour.
     """
     if not plans:
         return []
@@ -117,6 +117,8 @@ def trainings(
     usd, figures = None if run.quote is None else run.quote.usd, run.figures()
     values = {one.name: one.values(figures) for one in columns(CampaignFigures)}
     prices = np.broadcast_to(np.nan if usd is None else usd, len(plans))
+    # The relative width of the interval of the run equals that of a step: failures scale with its
+    # duration.
     steps, found = tokens / tokens_per_step, []
     for i, one in enumerate(plans):
         whole = {name: column[i] for name, column in values.items()}
@@ -129,12 +131,12 @@ def trainings(
         row |= {"days_low": low, "days_high": high}
         row |= {"processor_hours": hours * one.execution["num_procs"]}
         row |= {"campaign": whole | {"days_low": first, "days_high": last}}
-        found.append(row | {"price": told_price(run.quote, float(prices[i]))})
+        found.append(row | {"price": price_as_dict(run.quote, float(prices[i]))})
     return found
 
 
-def told_price(quote: Quote | None, usd: float) -> dict[str, Any] | None:
-    """Return the price of a processor-hour as plain data, with kind, source and date; None where none is known."""
+def price_as_dict(quote: Quote | None, usd: float) -> dict[str, Any] | None:
+    """Return the price of a processor-hour as plain data, with kind, source and date; None if it is unknown."""
     if quote is None:
         return None
     return {"usd": usd, "kind": quote.kind, "source": quote.source, "date": quote.date}
@@ -146,22 +148,22 @@ def candidates(found: SearchResult) -> list[Candidate]:
     return [Candidate(execution, stats, domain) for execution, stats in found.winners()]
 
 
-def tied(found: SearchResult) -> list[tuple[int, Candidate]]:
-    """Return the executions of a search that measured runs do not tell apart from the fastest, with their ranks.
+def tied_candidates(found: SearchResult) -> list[tuple[int, Candidate]]:
+    """Return the executions that measurements cannot distinguish from the fastest, with their ranks.
 
-    The simplest comes first, the fastest of equally simple ones; of the :data:`MOST` best.
+    Among the :data:`MOST` best, the simplest comes first; of equally simple ones, the fastest.
     """
     domain = found.space.system.networks[0].size
     several = islice(zip(found.winners(), found.orders, strict=True), MOST)
     alike = [
         (rank, Candidate(*winner, domain))
         for rank, (winner, order) in enumerate(several)
-        if not order.told_apart
+        if not order.distinguishable
     ]
     return sorted(alike, key=lambda one: (one[1].simplicity, one[1].time))
 
 
-def of_estimate(estimate: Estimate) -> Candidate:
+def candidate_of(estimate: Estimate) -> Candidate:
     """Return an estimate as a candidate."""
     fields = all_fields(estimate.execution)
     stats = {**estimate.stats, **estimate.bounds}

@@ -1,7 +1,8 @@
-"""The differences of two executions as changes that can be made one after the other.
+"""Differences of two executions, as changes that can be made one after another.
 
-A change is what somebody decides. Degrees whose product has to stay are changed together; where the replicas differ,
-they follow each other degree. What a preset derives from a changed field, and what that rules out, goes along with it.
+A change is one decision. Parallel degrees whose product must stay constant change together; if the data-parallel degree
+differs, it follows each other degree. Fields that a preset derives from a changed field, or that the change rules out,
+change along with it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,11 +28,11 @@ _DEGREES = (PROCESSORS, *(axis.degree for axis in MESH_AXES))
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Fields that get the values of another execution at once.
+    """Fields that change together to the values of another execution.
 
     Attributes:
-        names: The fields, in their order.
-        moves_replicas: Whether ``data_par`` follows from the other degrees then.
+        names: The fields, in declaration order.
+        moves_replicas: Whether ``data_par`` then follows from the other degrees.
     """
 
     names: tuple[str, ...]
@@ -39,7 +40,7 @@ class Change:
 
 
 def changes_between(mine: Fields, best: Fields) -> list[Change]:
-    """Return the changes that make one execution another, in the order of their fields; each field is in one."""
+    """Return the changes that turn one execution into another, in field order; each field is in one change."""
     different = [name for name in NAMES if mine[name] != best[name]]
     found = [*_of_degrees(mine, best, [name for name in different if name in _DEGREES])]
     rest = [name for name in different if name not in _DEGREES]
@@ -50,14 +51,16 @@ def changes_between(mine: Fields, best: Fields) -> list[Change]:
 
 
 def _of_degrees(mine: Fields, best: Fields, names: Sequence[str]) -> Iterator[Change]:
-    """Yield the smallest sets of degrees with an unchanged product; of that with the replicas, each of the others."""
+    """Yield the smallest sets of degrees with constant product; with replicas, one change per other degree."""
     left = list(names)
     while left:
         sizes = range(1, len(left) + 1)
         sets = (some for size in sizes for some in combinations(left, size))
+        # The complete set always qualifies, because both executions use all of their processors.
         some = next(some for some in sets if _keeps(mine, best, some))
         left = [name for name in left if name not in some]
         others = [name for name in some if name != REPLICAS]
+        # For example TP and PP change and DP absorbs both: two decisions, each with its own DP.
         if REPLICAS in some and len(others) > 1:
             yield from (Change((name,), moves_replicas=True) for name in others)
         else:
@@ -65,8 +68,9 @@ def _of_degrees(mine: Fields, best: Fields, names: Sequence[str]) -> Iterator[Ch
 
 
 def _keeps(mine: Fields, best: Fields, names: Sequence[str]) -> bool:
-    """Whether the processors are still the product of the degrees after changes of these."""
+    """Return True if the degrees still multiply to the processors after changing these fields."""
     after = {**mine, **{name: best[name] for name in names}}
+    # Cross-multiplied to stay in integers.
     ratios = [prod(fields[name] for name in _DEGREES[1:]) for fields in (after, mine)]
     return bool(ratios[0] * mine[PROCESSORS] == ratios[1] * after[PROCESSORS])
 
@@ -78,12 +82,12 @@ def with_followers(
     some: Sequence[Change],
     left: Sequence[Change],
 ) -> tuple[Change, ...]:
-    """Return changes, with those of the rest that follow from them.
+    """Return changes together with the remaining changes that follow from them.
 
     Args:
         model: The model.
-        now, best: The execution that is changed, and the one whose values it gets.
-        some, left: The changes, and those that are still to be made: all of `some` are among them.
+        now, best: The execution to change, and the execution whose values it takes.
+        some, left: The changes to make, and all remaining changes, which include `some`.
     """
     made = after(now, best, some)
     changed = {name: made[name] for name in NAMES if made[name] != now[name]}
@@ -94,7 +98,7 @@ def with_followers(
 
 
 def _follows(name: str, now: Mapping[str, Any], then: Fields, best: Fields) -> bool:
-    """Whether a field gets the value that it has in the best execution by itself, or cannot stay as it is."""
+    """Return True if a field takes its value in the best execution by itself, or cannot keep its present value."""
     if name in _DEGREES:
         return False
     if then[name] != now[name]:
@@ -105,10 +109,11 @@ def _follows(name: str, now: Mapping[str, Any], then: Fields, best: Fields) -> b
 
 
 def after(now: Mapping[str, Any], best: Fields, some: Sequence[Change]) -> Fields:
-    """Return an execution after some changes; whether it can run is for rules to say."""
+    """Return an execution after some changes; rules decide later whether it can run."""
     then = {**now, **{name: best[name] for one in some for name in one.names}}
     if any(one.moves_replicas for one in some):
         others = prod(then[axis.degree] for axis in MESH_AXES if axis.degree != REPLICAS)
         replicas, rest = divmod(then[PROCESSORS], others)
+        # If the split does not divide the processors, rules will refuse it; any replicas will do.
         then[REPLICAS] = best[REPLICAS] if rest else max(1, replicas)
     return then

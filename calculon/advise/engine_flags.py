@@ -1,4 +1,4 @@
-"""Deployments as commands of engines, with what is known of the model, the machine and the batch that keeps limits."""
+"""Deployments as commands of serving engines, using the known model, machine and largest batch within limits."""
 
 import os
 from collections.abc import Mapping
@@ -30,17 +30,17 @@ from calculon.serving.records.read_records import DeploymentSource, read_deploym
 from calculon.serving.serve import Served
 
 LIMITED = ("tpot", "ttft", "memory", "requests")
-"""Bounds of a batch that the engine is told; of a rate or users the batch is what it takes, and more may come."""
+"""Reasons for a batch limit that is passed to the engine; a batch set by a request rate or user count may grow."""
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """What a source says of a deployment beside its fields.
+class DeploymentContext:
+    """Context of a deployment given by its source.
 
     Attributes:
-        model, system: Names of the two, or the records.
-        batch: Sequences of a replica that keep the limits; 0 where none are known.
-        workload: Its prompts are the largest passes where they are not cut.
+        model, system: Names of both, or the records.
+        batch: Sequences per replica within the limits; 0 if unknown.
+        workload: Workload; its prompts are the largest passes if prefill is not chunked.
     """
 
     model: Source | Model | None = None
@@ -60,23 +60,25 @@ def engine_text(
     """Return the script that starts an engine for a deployment.
 
     Args:
-        dialect: The engine.
-        source: What is to run: of a result with the batch that keeps its limits, where the deployment states none; of a
-            number of processors the plain deployment that :func:`calculon.serve` takes, which needs model and system.
-        model, system: Both make shares of the free memory shares of all memory; by default those of the result.
-        changes: Fields of the deployment that count instead of its own.
+        dialect: The serving engine.
+        source: What to run: a deployment; a result, whose largest batch within its limits fills in an unstated batch;
+            or a number of processors, for the default deployment of :func:`calculon.serve`, which needs model and
+            system.
+        model, system: Model and machine, which convert shares of free memory to shares of all memory; defaults to those
+            of the result.
+        changes: Fields that override the deployment.
 
     Raises:
-        SpecError: For everything wrong with the inputs, and for a field that the engine cannot express.
+        SpecError: For all problems of the inputs, and for a field that the engine cannot express.
     """
     if isinstance(source, Served):
         batch = source.batch if source.cut in LIMITED else 0
-        known = Known(source.model, source.system, batch, source.workload)
+        known = DeploymentContext(source.model, source.system, batch, source.workload)
         one = read_deployment(source.deployment, changes)
     elif isinstance(source, int):
-        known, one = Known(), _plain(source, model, system, changes)
+        known, one = DeploymentContext(), _plain(source, model, system, changes)
     else:
-        known = _known(source)
+        known = _context_of(source)
         one = read_deployment(source, changes)
     if not one.max_batch and known.batch:
         one = read_deployment(one, {"max_batch": known.batch})
@@ -93,9 +95,9 @@ def _plain(
     system: Source | System | None,
     changes: Mapping[str, Any] | None,
 ) -> Deployment:
-    """Return the plain deployment on so many processors."""
+    """Return the default deployment on a number of processors."""
     if model is None or system is None:
-        wanted = "a model and a system, from which the split of a number of processors follows"
+        wanted = "a model and a system, which determine the split of the processors"
         missing = " and no ".join(
             name for name, one in (("model", model), ("system", system)) if one is None
         )
@@ -104,25 +106,28 @@ def _plain(
     return deployment_of(inputs.model(model), inputs.system(system), procs, load, changes)
 
 
-def _known(source: DeploymentSource) -> Known:
-    """Return what a file says of a deployment beside its fields; nothing for any other source."""
+def _context_of(source: DeploymentSource) -> DeploymentContext:
+    """Return the context of a deployment from its result file; an empty context for any other source."""
     if not isinstance(source, (str, os.PathLike)):
-        return Known()
+        return DeploymentContext()
     path, selector = split(os.fspath(source))
     if not path.endswith((".json", ".json.gz")) or not os.path.isfile(path):  # noqa: PTH113
-        return Known()
+        return DeploymentContext()
     raw = read_document(path)
     if not isinstance(raw, Mapping) or not is_served(raw):
-        return Known()
+        return DeploymentContext()
     workload = read_workload(source) if WORKLOAD in raw else None
     batch, limited = raw.get("batch", 0), raw.get("cut") in LIMITED
     if isinstance(raw.get(WINNERS), list):
         winners = decode(FoundDeployments, raw, path).winners
         batch = winners[number_in(selector, len(winners), path, "rank")].batch
+        # Winners of a search state no reason for their batch; only a saturated workload fills it.
         limited = workload is not None and workload.kind == SATURATED
     names = (raw.get(kind) for kind in ("model", "system"))
     model, system = (
         name if isinstance(name, str) and name in catalog.names(kind) else None
         for kind, name in zip(("model", "system"), names, strict=True)
     )
-    return Known(model, system, batch if limited and type(batch) is int else 0, workload)
+    return DeploymentContext(
+        model, system, batch if limited and type(batch) is int else 0, workload
+    )

@@ -1,4 +1,4 @@
-"""Fixes: the fewest changes after which an execution that cannot run does."""
+"""Fixes: the fewest changes that make an infeasible execution run."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from calculon.advise.beam_search import beam_search
-from calculon.advise.in_words import figures
+from calculon.advise.in_words import memory_and_time
 from calculon.advise.neighborhood import (
     DIGITS,
     NOT_TRIED,
@@ -49,38 +49,39 @@ COLUMNS = (
 """Columns of a table of fixes: members of :meth:`Fix.to_dict`."""
 
 MOST_CHANGES = 3
-"""Changes that are tried together."""
+"""Maximum number of changes that are combined exhaustively."""
 
 MOST_TRIED = 100_000
-"""Combinations of one number of changes that are tried, the nearest ones."""
+"""Maximum number of combinations of a given size; the nearest ones are tried."""
 
 MOST_HINTED = 1_000
-"""The same for a hint, which is part of an error message and must come at once."""
+"""Limit for a hint, which is part of an error message and must be immediate."""
 
 SHOWN, HINTED = 5, 3
+"""Maximum number of fixes in a result, and in a hint."""
 
 LEAST_GAIN = 1e-4
-"""Relative difference of times from which on one is shorter."""
+"""Minimum relative time saving that counts as faster."""
 
 MOST_VALUES = 2
-"""Values of a switch that are tried with two other changes."""
+"""Values of a switch that are combined with two other changes."""
 
 
 @dataclass(frozen=True)
 class Fix:
-    """An execution that runs, next to one that does not.
+    """Execution that runs, derived from one that does not.
 
     Attributes:
-        changes: The fields that are changed, with their values.
-        follows: The fields that follow from them.
-        distance: Sum over the changes: the binary logarithm of the ratio of two numbers, 1 for anything else.
-        total_time: Seconds of a step.
-        memory: Bytes that are needed of both tiers.
-        fits: Probability that it fits in tier-1 memory; None if it is unknown.
-        unusual: Conditions of practice that its degrees do not meet: users of the framework keep to them.
+        changes: Changed fields with their values.
+        follows: Fields that follow from the changes.
+        distance: Sum over the changes: the absolute binary logarithm of the ratio for numbers, 1 for other fields.
+        total_time: Seconds per step.
+        memory: Bytes needed in both tiers.
+        fits: Probability that it fits in tier-1 memory; None if unknown.
+        unusual: Conditions of common practice that its degrees violate.
         execution: All of its fields.
-        longer: Relative difference of the time of a sample: to the fastest of the fixes returned with it, or to the
-            execution itself if that runs.
+        longer: Relative difference of the time per sample: to the fastest of the returned fixes, or to the execution
+            itself if that runs.
     """
 
     model: Model
@@ -102,37 +103,37 @@ class Fix:
 
     @property
     def sample_time(self) -> float:
-        """Seconds of a sample: other batches compare by it."""
+        """Seconds per sample, which makes different batches comparable."""
         return self.total_time / self.execution.batch_size
 
     @property
     def order(self) -> tuple[bool, int, bool, float, float]:
-        """Order among the fixes of one execution: risk, number of changes, practice, distance, and time of a sample."""
+        """Sort key among the fixes of one execution: risk, number of changes, practice, distance, sample time."""
         near = round(self.distance, DIGITS)
         return self.risky, self.count, not self.practised, near, self.sample_time
 
     @property
     def risky(self) -> bool:
-        """Whether its risk of running out of memory is above that of recommended plans."""
+        """True if its risk of running out of memory exceeds that of recommended plans."""
         return self.fits is not None and self.fits < 1 - RISK
 
     @property
     def practised(self) -> bool:
-        """Whether its degrees are as users of the framework choose them."""
+        """True if its degrees follow common practice of the framework."""
         return not self.unusual
 
     @property
     def asks_for_another(self) -> str:
-        """The field of the question itself that it changes: ``batch_size`` or ``num_procs``; empty where none."""
+        """Field of the question that it changes: ``batch_size`` or ``num_procs``; empty if neither."""
         return next((name for name in QUESTION if name in self.changes), "")
 
     @cached_property
     def found(self) -> Estimate:
-        """Its estimate."""
+        """Estimate of the fix."""
         return estimate(self.model, self.execution, self.system)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data."""
+        """Return the fix as plain data."""
         return {
             "changes": dict(self.changes),
             "follows": dict(self.follows),
@@ -155,11 +156,11 @@ class Fix:
     def __str__(self) -> str:
         fields = {**self.changes, **self._processors}
         text = ", ".join(f"{name}={plain(value)}" for name, value in fields.items())
-        return f"{text} ({figures(self.found)})"
+        return f"{text} ({memory_and_time(self.found)})"
 
     @property
     def _processors(self) -> Mapping[str, Any]:
-        """The replicas, where they follow: who states a split states them, too."""
+        """Replicas, if they follow from a change: a stated split includes them."""
         return {name: value for name, value in self.follows.items() if name == "data_par"}
 
 
@@ -167,16 +168,16 @@ class FixSearch:
     """Search for the fixes of one execution among its neighbors.
 
     Args:
-        near: The neighborhood of the execution.
-        broken: The rules that the execution breaks.
-        thorough: Also try four and more changes, and many combinations of three.
+        near: Neighborhood of the execution.
+        broken: Rules that the execution breaks.
+        thorough: Whether to try four and more changes, and many combinations of three.
     """
 
     def __init__(
         self, near: Neighborhood, broken: Sequence[Failure] = (), *, thorough: bool = True
     ):
         self.near, self.broken, self.thorough = near, tuple(broken), thorough
-        # A model with experts has more choices of a block, each of which is costed by itself: one change at a time.
+        # MoE models have more kinds of blocks, each costed separately: only single changes are fast enough.
         self.singly = not thorough and near.model.has_experts
         named = tuple(dict.fromkeys(name for failure in broken for name in failure.fields))
         self.changes = single_changes(
@@ -186,30 +187,34 @@ class FixSearch:
 
     @cached_property
     def single(self) -> NeighborTable:
-        """The neighbors with one change."""
+        """Neighbors with one change."""
         return self.near.evaluate(self.changes, np.arange(len(self.changes))[:, None])
 
     @cached_property
     def _pair_codes(self) -> tuple[Array, Plan, Array]:
-        """All pairs of changes, as a table, and what rules say of them."""
+        """All pairs of changes, as a table, and the rules that they break."""
         choices = choices_of(self.changes, 2, 0)
         plan = self.near.table(self.changes, choices)
         return choices, plan, check(self.near.model, self.near.system, plan)
 
     @cached_property
     def pairs(self) -> NeighborTable:
-        """The neighbors with two changes, without pairs that need no less memory than with one of the two."""
+        """Neighbors with two changes, without pairs in which one change is idle."""
         choices, plan, codes = self._pair_codes
+        # If one change of a pair is idle and the other is legal alone, the pair saves no more than
+        # the other change alone.
         spared = (self._idle[choices] & self.single.legal[choices[:, ::-1]]).any(axis=1)
         codes = np.where(spared & (codes == 0), NOT_TRIED, codes)
         return self.near.evaluate(self.changes, choices, plan, codes)
 
     def triples(self) -> Iterator[NeighborTable]:
-        """Yield the neighbors with three changes, the nearest first.
+        """Yield the neighbors with three changes, nearest first.
 
-        Left out are the same as of pairs, and, if it is memory that lacks, values of a switch that free less than
-        others.
+        Triples with an idle change are skipped as in :attr:`pairs`. If only memory is too small, values of a switch
+        that free less than other values are skipped, too.
         """
+        # A symmetric matrix of legal pairs answers for each triple if dropping its idle change
+        # leaves a legal pair.
         pairs, _, codes = self._pair_codes
         legal = np.zeros((len(self.changes), len(self.changes)), bool)
         legal[pairs[:, 0], pairs[:, 1]] = legal[pairs[:, 1], pairs[:, 0]] = codes == 0
@@ -225,9 +230,10 @@ class FixSearch:
 
     @cached_property
     def _idle(self) -> Array:
-        """Mask of the changes of switches that rules allow, and that by themselves save neither memory nor time.
+        """Mask of legal switch changes that alone save neither memory nor time.
 
-        Some switches without effect by themselves have one together with others: those are tried.
+        Some switches have no effect alone but have one in combination; pairs that become legal only together are still
+        tried.
         """
         if self._now is None:
             return np.zeros(len(self.changes), bool)
@@ -242,7 +248,8 @@ class FixSearch:
 
     @cached_property
     def _lesser(self) -> Array:
-        """Mask of the changes of switches that by themselves free less memory than others of the same field."""
+        """Mask of switch changes that alone free less memory than other values of the same field."""
+        # Illegal values sort first and are skipped below.
         memory = np.where(self.single.legal, self.single.memory[0], -np.inf)
         least: dict[str, list[int]] = {}
         for number in np.argsort(memory, kind="stable").tolist():
@@ -256,11 +263,12 @@ class FixSearch:
     def fixes(self) -> tuple[Fix, ...]:
         """Return the neighbors that fit with the fewest changes, at most one for each set of changed fields.
 
-        All of them are predicted to fit. Neighbors on the same processors with the same batch come first, then another
-        batch, then other processors; by risk (:attr:`Fix.risky`), the number of changes, their distance, and time.
-        Three changes are tried if fewer do not help. If a broken rule names the batch, the last is another batch, if
-        that needs fewer changes. If a broken rule is about the number of processors, another number is a change like
-        any other; the first fix without it is returned as well, however many changes it has.
+        All of them are predicted to fit. Neighbors with the same processors and batch come first, then other batches,
+        then other processor counts; within these, they are sorted by risk (:attr:`Fix.risky`), number of changes,
+        distance and time. Three changes are tried only if fewer do not help. If a broken rule names the batch, the last
+        fix is another batch, provided that it needs fewer changes. If a broken rule is about the number of processors,
+        another count is a change like any other, and the first fix without it is returned as well, whatever its number
+        of changes.
         """
         if not _could_fit(self.near):
             return ()
@@ -274,7 +282,7 @@ class FixSearch:
         shown = [*by.values()]
         batch = [*self._with_batch(shown)]
         if batch and len(shown) == SHOWN:
-            del shown[-2]  # the last may be the fastest
+            del shown[-2]  # keeps the last one, which may be the fastest
         return (*shown, *batch)
 
     def _add(
@@ -283,14 +291,15 @@ class FixSearch:
         tables: Iterator[NeighborTable],
         asks: Collection[str],
     ) -> None:
-        """Add the neighbors of tables that run, one for each set of fields, until there are enough.
+        """Add the runnable neighbors of tables, one for each set of fields, until there are enough.
 
-        If a table has more than there are places for, the fastest of its practised ones has the last place.
+        If a table has more than the remaining places, its fastest usual neighbor gets the last place.
         """
         while len(found) < SHOWN and (table := next(tables, None)) is not None:
             sets: dict[frozenset[str], int] = {}
             for row in table.first_of_fields(table.in_order):
                 fields = table.fields(row)
+                # A superset of the fields of a usual fix only adds changes that are not needed.
                 needless = (fields > fewer and one.practised for fewer, one in found.items())
                 if fields not in found and not any(needless):
                     sets[fields] = row
@@ -326,12 +335,12 @@ class FixSearch:
     def _with_one_of(
         self, first: Sequence[FieldChange], more: Sequence[FieldChange], size: int
     ) -> NeighborTable:
-        """Return the neighbors with `size` changes, one of them of the `first`."""
+        """Return the neighbors with `size` changes, exactly one of them from `first`."""
         changes = (*first, *more)
         return self.near.evaluate(changes, choices_of(changes, size, len(first)))
 
     def _few(self) -> Iterator[NeighborTable]:
-        """Yield the neighbors with one change and with two; also on other processors if a rule asks for them."""
+        """Yield the neighbors with one and two changes; also on other processor counts if a broken rule requires it."""
         yield self.single
         if self._ask_for_processors:
             yield self._on_other_processors(1)
@@ -350,7 +359,7 @@ class FixSearch:
             yield from beam_search(self.near, self.changes, self.pairs)
 
     def _elsewhere(self) -> Iterator[NeighborTable]:
-        """Yield the neighbors with another batch, then on other processors."""
+        """Yield the neighbors with another batch, then on other processor counts."""
         near, execution = self.near, self.near.execution
         yield from self._batches(1 if self.singly else MOST_CHANGES - 1)
         if not self._ask_for_processors:
@@ -370,7 +379,7 @@ class FixSearch:
 
     @property
     def _ask_for_processors(self) -> bool:
-        """Whether a broken rule is about the number of processors."""
+        """True if a broken rule is about the number of processors."""
         return any(one.fields[:1] == ("num_procs",) for one in self.broken)
 
     @cached_property
@@ -378,12 +387,12 @@ class FixSearch:
         return processor_changes(self.near.execution, fewer=not self.broken)
 
     def _on_other_processors(self, size: int) -> NeighborTable:
-        """Return the neighbors on other processors, with one more change if `size` is 2."""
+        """Return the neighbors on other processor counts, with one more change if `size` is 2."""
         more = [one for one in self._of_split(TIMES_PROCESSORS[-1]) if one.field != "num_procs"]
         return self._with_one_of(self._other_processors, more, size)
 
     def _of_split(self, times: int) -> tuple[FieldChange, ...]:
-        """Return the changes of all neighbors, before them larger splits for `times` as many processors."""
+        """Return the changes of all neighbors, preceded by larger splits for `times` as many processors."""
         split = larger_splits(self.near.model, self.near.execution, times)
         return tuple(dict.fromkeys((*split, *self.changes)))
 
@@ -407,14 +416,15 @@ class FixSearch:
         )
 
     def faster(self, now: float) -> tuple[Fix, ...]:
-        """Return the change that saves most time, and the pair of changes that does, if it saves more.
+        """Return the change that saves most time, and the best pair of changes if it saves more.
 
-        Changes with which it is less likely to fit than recommended plans, and than now, are left out.
+        Changes that are less likely to fit than both recommended plans and the present execution are skipped.
 
         Args:
-            now: Seconds of a step of the execution.
+            now: Seconds per step of the execution.
         """
         found: list[Fix] = []
+        # `fmin` ignores NaN: an unknown probability sets no limit.
         least = np.fmin(1 - RISK, self.near.unchanged.fits[0])
         for table in (self.single, self.pairs):
             good = table.runs & table.real & table.practised & ~(table.fits < least)
@@ -429,18 +439,19 @@ class FixSearch:
 
 
 def _enough(found: Mapping[frozenset[str], Fix], asks: Collection[str]) -> bool:
-    """Return whether one fix keeps to practice and has little risk, of those that ask for nothing else but this."""
+    """Return True if one fix with one of these `asks_for_another` values follows practice and has little risk."""
     several = (one for one in found.values() if one.asks_for_another in asks)
     return any(one.practised and not one.risky for one in several)
 
 
 def hint(model: Model, execution: Execution, system: System) -> str:
-    """Return a sentence with changes that make an execution fit; empty if none of those tried does.
+    """Return a sentence with changes that make an execution fit; empty if none of the tried changes does.
 
-    It takes about a second. ``calculon why`` tries more changes.
+    This takes about a second. ``calculon why`` tries more changes.
     """
     near, broken = Neighborhood(model, execution, system), failures(model, execution, system)
     found = FixSearch(near, broken, thorough=False).fixes()
+    # Prefer safe and usual fixes, but never drop the last ones.
     safe = [one for one in found if not one.risky] or found
     usual = [one for one in safe if one.practised] or safe
     texts = [str(one) for one in usual[:HINTED]]
@@ -448,7 +459,7 @@ def hint(model: Model, execution: Execution, system: System) -> str:
 
 
 def _could_fit(near: Neighborhood) -> bool:
-    """Return whether weights fit if they are split over the most processors that are tried, and offloaded."""
+    """Return False if the weights alone exceed the memory of the most processors tried, including tier 2."""
     execution = near.execution
     machine = find_edition(execution.edition).machine(near.system)
     weights = parameter_count(near.model) * DATATYPE_BYTES[execution.datatype]

@@ -1,4 +1,4 @@
-"""Plans and their figures in words."""
+"""Plans and their statistics in words."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ from calculon.plan.plan import all_fields
 
 
 def plan_in_words(execution: Execution) -> str:
-    """Write the split of an execution, and what is not as its preset has it.
+    """Return the split of an execution, and the fields that differ from its preset.
 
     >>> from calculon import inputs
     >>> plan_in_words(inputs.execution("llama3-8B_h100x64"))
@@ -33,7 +33,7 @@ _SIZES = {
     "seq_length": "sequences of",
     "num_procs": "processors",
 }
-"""Fields that a number says all of, with their words."""
+"""Fields that a number describes completely, with their words."""
 
 PRESET = "preset"
 
@@ -44,17 +44,17 @@ def change_in_words(
     names: Sequence[str],
     along: Collection[str] = (),
 ) -> str:
-    """Write what somebody decided who changed some fields of an execution; what follows from them goes without saying.
+    """Describe a decision to change some fields of an execution, without the fields that follow from it.
 
-    But for what goes along with another preset, of which its name says nothing.
+    Fields that follow from another preset are described, because its name does not imply them.
 
     Args:
-        before, after: Fields of the execution before and after.
-        names: The fields that were decided; ``data_par`` is told with other degrees.
-        along: The fields that follow; those of a preset are told.
+        before, after: Fields of the execution before and after the change.
+        names: Fields that were decided; ``data_par`` is included if other degrees change it.
+        along: Fields that follow; described only if the preset changes.
 
     Returns:
-        Such as ``TP 8 -> 4, DP 8 -> 16``, or ``ZeRO-1 -> FSDP``.
+        A text such as ``TP 8 -> 4, DP 8 -> 16`` or ``ZeRO-1 -> FSDP``.
 
     Examples:
         >>> from calculon import inputs
@@ -66,15 +66,15 @@ def change_in_words(
         >>> change_in_words({**one, "seq_length": 4096}, one, ["seq_length"])
         "sequences of 4,096 -> the model's own"
     """
-    told = [name for name in _SIZES if name in names]
-    if before["data_par"] != after["data_par"] and "data_par" not in told:
-        told.append("data_par")
-    words = [_size_in_words(name, before, after) for name in told]
+    listed = [name for name in _SIZES if name in names]
+    if before["data_par"] != after["data_par"] and "data_par" not in listed:
+        listed.append("data_par")
+    words = [_size_in_words(name, before, after) for name in listed]
     rest = [name for name in names if name not in _SIZES]
     said = ", ".join((*words, *_choices_in_words(before, after, rest)))
     if PRESET not in names:
         return said
-    others = [name for name in along if name not in (*names, *told)]
+    others = [name for name in along if name not in (*names, *listed)]
     sizes = [_size_in_words(name, before, after) for name in _SIZES if name in others]
     choices = [name for name in others if name not in _SIZES]
     also = (*sizes, *_choices_in_words(before, after, choices))
@@ -90,7 +90,7 @@ def _size_in_words(name: str, before: Mapping[str, Any], after: Mapping[str, Any
 def _choices_in_words(
     before: Mapping[str, Any], after: Mapping[str, Any], names: Sequence[str]
 ) -> Iterator[str]:
-    """Yield the words of choices that change."""
+    """Yield descriptions of changed choices."""
     if not names:
         return
     usual = find_preset(before["preset"]).usual(before)
@@ -99,6 +99,7 @@ def _choices_in_words(
     lost, won = ([w for w in one if w not in other] for one, other in ((old, new), (new, old)))
     if lost and not won and recomputes(before) and not recomputes(then):
         won = [NO_RECOMPUTE]
+    # As many words disappear as appear: they are pairs of old and new values.
     if len(lost) == len(won) and lost:
         for one, other in zip(lost, won, strict=True):
             yield other if one.startswith("no ") else f"{one} -> {other}"
@@ -114,8 +115,8 @@ def _choices_in_words(
         yield from (f"{n} {plain(before[n])} -> {plain(after[n])}" for n in names)
 
 
-def figures(found: Estimate) -> str:
-    """Write the memory that an execution needs, its risk, and the time of a step with the digits of its interval."""
+def memory_and_time(found: Estimate) -> str:
+    """Describe memory, probability of fitting, and the time of a step rounded by its prediction interval."""
     time, belief = found.stats["total_time"] or 0.0, found.belief
     error = 0.0 if belief is None else (belief.high - belief.low) / 2
     memory = gib(found.stats["proc_mem_tier1_cap_req"] or 0.0)

@@ -1,11 +1,11 @@
-"""Infeasibility report: why nothing of a search space fits, the nearest infeasible executions, and fixes."""
+"""Infeasibility report: why no execution of a search space fits, the nearest infeasible executions, and fixes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import ceil
 from typing import Any
 
-from calculon.advise.in_words import figures, plan_in_words
+from calculon.advise.in_words import memory_and_time, plan_in_words
 from calculon.advise.nearest_infeasible import NearestInfeasible, nearest_infeasible
 from calculon.advise.space_fixes import SpaceFix, space_fixes
 from calculon.base.errors import in_words
@@ -14,25 +14,25 @@ from calculon.base.units import GIB, chance, gib
 from calculon.declarations.axes import PUBLISHED_AXES
 from calculon.declarations.presets import plain
 from calculon.declarations.statistics import FITS, MAY_FIT, RISK
+from calculon.search.conditions import Condition
 from calculon.search.driver import run
-from calculon.search.effect import Wording
 from calculon.search.objective import Objective
+from calculon.search.override_checks import Wording
 from calculon.search.ranking import Best
 from calculon.search.search_counts import Counts
 from calculon.search.space import Space
-from calculon.search.where import Condition
 
 UNWANTED = "they do not meet the condition"
-"""Why executions that can run are not wanted."""
+"""Reason for executions that can run but violate a search condition."""
 
-PROPOSED = "What would do, each tried by a search"
+PROPOSED = "What would make it fit (each tried by a search)"
 
 _SHOWN_REASONS, _SHOWN_PARTS = 4, 5
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why some executions cannot run: the identifier of the rule, the words for it, and how many they are."""
+    """Reason why executions cannot run: identifier of the rule, description, and number of executions."""
 
     reason: str
     words: str
@@ -41,14 +41,14 @@ class Reason:
 
 @dataclass(frozen=True)
 class InfeasibilityReport:
-    """Why nothing of a space fits, and what would fix it.
+    """Reasons why no execution of a search space fits, and fixes.
 
     Attributes:
-        space: The space that was searched.
-        executions: Executions of the space; 0 where no split of the processors divides model and batch.
-        reasons: Why they cannot run, the most frequent reason first.
-        nearest: If memory is too small, the executions that come nearest to fitting, by tier.
-        fixes: Changes of the space with which something fits, each tried by a search.
+        space: Searched space.
+        executions: Number of executions in the space; 0 if no split of the processors divides model and batch.
+        reasons: Reasons why executions cannot run, most frequent first.
+        nearest: If memory is too small, the executions nearest to fitting, by tier.
+        fixes: Changes of the space that make something fit, each verified by a search.
     """
 
     space: Space
@@ -59,7 +59,7 @@ class InfeasibilityReport:
 
     @property
     def why(self) -> str:
-        """The reasons in a sentence."""
+        """Reasons as a sentence."""
         if not self.executions:
             return _no_split(self.space)
         shown = [f"{one.words} ({one.executions:,})" for one in self.reasons[:_SHOWN_REASONS]]
@@ -79,7 +79,7 @@ class InfeasibilityReport:
 
     @property
     def nearest_in_words(self) -> list[str]:
-        """The nearest infeasible executions, a line each."""
+        """Nearest infeasible executions, one line each."""
         return [_nearest_in_words(one) for one in self.nearest]
 
     def in_short(self, wording: Wording | None = None) -> list[str]:
@@ -90,25 +90,25 @@ class InfeasibilityReport:
         return replace(self, nearest=nearest, fixes=fixes).lines(wording)
 
     def fixes_in_words(self, wording: Wording | None = None) -> list[str]:
-        """Return the fixes, a line each; options as `wording` writes them."""
+        """Return the fixes, one line each; `wording` formats the options."""
         return [
             f"{fix_in_words(one, self.space, wording)}: "
-            f"{plan_in_words(one.found.execution)} ({figures(one.found)})"
+            f"{plan_in_words(one.found.execution)} ({memory_and_time(one.found)})"
             for one in self.fixes
         ]
 
     def lines(self, wording: Wording | None = None) -> list[str]:
-        """Return all of it in plain words, a line each; `wording` as in :meth:`fixes_in_words`."""
+        """Return the report as lines of text; `wording` as in :meth:`fixes_in_words`."""
         wanted = any(not one.reason for one in self.reasons)
         lines = [
-            f"{'Nothing is wanted' if wanted else 'Nothing fits'}: {self.why}.",
+            f"{'Nothing meets the condition' if wanted else 'Nothing fits'}: {self.why}.",
             *self.nearest_in_words,
         ]
         fixes = [f"  - {text}" for text in self.fixes_in_words(wording)]
         return [*lines, f"{PROPOSED}:", *fixes] if fixes else lines
 
     def to_dict(self, wording: Wording | None = None) -> dict[str, Any]:
-        """Return it as plain data, with the lines in words; `wording` as in :meth:`fixes_in_words`."""
+        """Return the report as plain data, including its lines; `wording` as in :meth:`fixes_in_words`."""
         return {
             "executions": self.executions,
             "reasons": [
@@ -151,7 +151,7 @@ def infeasibility_report(
     where: Condition | None = None,
     risk: float = RISK,
 ) -> InfeasibilityReport:
-    """Report why nothing of a space fits, and what would fix it.
+    """Report why no execution of a space fits, and what would make one fit.
 
     Args:
         space: A space of which a search found nothing.
@@ -161,6 +161,7 @@ def infeasibility_report(
     """
     if counts is None:
         counts = run(space, Best(Objective.parse("proc_mem_tier1_cap_req:min"), 1)).counts
+    # If executions fit but miss the condition, memory is not the problem.
     nearest = nearest_infeasible(space, counts.reasons, where) if not counts.good else ()
     return InfeasibilityReport(
         space=space,
@@ -172,7 +173,7 @@ def infeasibility_report(
 
 
 def reasons_of(counts: Counts) -> tuple[Reason, ...]:
-    """Return why executions are no answer, the most frequent reason first."""
+    """Return the reasons why executions are not answers, most frequent first."""
     unwanted = {"": counts.good} if counts.good else {}
     return tuple(
         Reason(reason, in_words(reason) if reason else UNWANTED, times)
@@ -181,18 +182,18 @@ def reasons_of(counts: Counts) -> tuple[Reason, ...]:
 
 
 def why_none(counts: Counts) -> str:
-    """Say in a line why a search found nothing: the memory that is missing, or else the most frequent reason."""
+    """Return a line about why a search found nothing: the missing memory, or else the most frequent reason."""
     if not counts.total:
         return "no split of the processors divides model and batch"
     several = reasons_of(counts)
-    # An execution that lacks memory breaks no rule: it is nearer to running than any that does.
+    # An execution that only lacks memory breaks no rule: it is nearer to running than the others.
     first = next((one for one in several if one.reason in counts.nearest_miss), several[0])
     over = counts.nearest_miss.get(first.reason)
-    return first.words + ("" if over is None else f" (by {gib(over)} at least)")
+    return first.words + ("" if over is None else f" (by at least {gib(over)})")
 
 
 def fix_in_words(fix: SpaceFix, space: Space, wording: Wording | None = None) -> str:
-    """Write the change of a space that a fix is."""
+    """Describe the change of a space that a fix makes."""
     change = fix.change
     settings = " and ".join(f"{name}={plain(value)}" for name, value in change.items())
     options = [wording.setting("add", n, (v,)) for n, v in change.items()] if wording else []
@@ -211,7 +212,7 @@ def fix_in_words(fix: SpaceFix, space: Space, wording: Wording | None = None) ->
 
 
 def _memory_in_words(change: Mapping[str, float]) -> str:
-    """Write memory that is enough: rounded up, so that what is written is enough too."""
+    """Describe sufficient memory, rounded up so that the stated size suffices, too."""
     sizes = [
         f"{ceil(change[name] / GIB * 10) / 10:g} GiB of {words} memory"
         for name, words in (("mem1", "tier-1"), ("mem2", "tier-2"))
@@ -221,7 +222,7 @@ def _memory_in_words(change: Mapping[str, float]) -> str:
 
 
 def _nearest_in_words(one: NearestInfeasible) -> str:
-    """Write a nearest infeasible execution, and what fills its memory."""
+    """Describe a nearest infeasible execution, and the contents of its memory."""
     parts = list(one.parts.items())
     shown = [f"{kind} {gib(size)}" for kind, size in parts[:_SHOWN_PARTS]]
     if rest := sum(size for _, size in parts[_SHOWN_PARTS:]):
@@ -235,10 +236,10 @@ def _nearest_in_words(one: NearestInfeasible) -> str:
 
 
 def _no_split(space: Space) -> str:
-    """Say why no split of the processors has an execution: what each degree alone may be."""
+    """Describe why no split of the processors is possible: the values that each degree alone allows."""
     names = {axis.degree: axis.name.upper() for axis in PUBLISHED_AXES}
     degrees = ", ".join(
-        f"{names[name]} {_listed(values) if values else 'nothing'}"
+        f"{names[name]} {_listed(values) if values else 'none'}"
         for name, values in space.degrees.items()
     )
     held = ", ".join(
@@ -249,7 +250,7 @@ def _no_split(space: Space) -> str:
     processors = f"{_factors(space.num_procs)} processor{'s' * (space.num_procs > 1)}"
     return (
         f"no split of {processors} divides the model and the batch of "
-        f"{space.max_batch_size:,}{held and f', with {held}'}: alone may be {degrees}"
+        f"{space.max_batch_size:,}{held and f', with {held}'}; possible values of each degree alone: {degrees}"
     )
 
 
@@ -259,7 +260,7 @@ def _listed(values: Sequence[int]) -> str:
 
 
 def _factors(number: int) -> str:
-    """Write a count with its prime factors.
+    """Format a count with its prime factorization.
 
     >>> _factors(1000), _factors(7)
     ('1,000 = 2^3 x 5^3', '7')
@@ -273,6 +274,7 @@ def _factors(number: int) -> str:
         prime += 1
     if rest > 1:
         powers[rest] = powers.get(rest, 0) + 1
+    # A prime number has nothing to show.
     if len(powers) < 2 and set(powers.values()) <= {1}:
         return f"{number:,}"
     return f"{number:,} = " + " x ".join(f"{p}^{n}" if n > 1 else f"{p}" for p, n in powers.items())

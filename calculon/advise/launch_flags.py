@@ -1,4 +1,4 @@
-"""Launch files in and out of Python, and a plan of one's own that is one beside another plan."""
+"""Import and export of launch files from Python, and comparison of a launch file with another plan."""
 
 import os
 from collections.abc import Mapping
@@ -26,35 +26,35 @@ if TYPE_CHECKING:
     from calculon.serving.serve import Served
 
 
-class Answered(Protocol):
-    """What has a best: the answer of :func:`calculon.plan`, or a search for deployments."""
+class HasBest(Protocol):
+    """Result with a best plan: the answer of :func:`calculon.plan`, or a search for deployments."""
 
     @property
     def best(self) -> Any:
-        """The best plan, or what the best deployment gives; None where nothing fits."""
+        """Best plan, or the prediction for the best deployment; None if nothing fits."""
 
 
 def export_flags(
-    plan: "Estimate | Answered | Execution | Served | Deployment | Source",
+    plan: "Estimate | HasBest | Execution | Served | Deployment | Source",
     dialect: str,
     *,
     model: Source | Model | None = None,
     tokens: float | None = None,
     system: Source | System | None = None,
 ) -> str:
-    """Return the launch file that runs a plan, or starts a server: a script, or a configuration.
+    """Return the launch file that runs a plan or starts a server: a script or a configuration.
 
     Args:
-        plan: What to run; of an answer, and of a search for deployments, the best.
-        dialect: The launcher: ``megatron-lm``, ``megatron-bridge``, ``nemo``, ``torchtitan``, ``deepspeed``,
-            ``accelerate``; of a deployment the engine: ``vllm``, ``sglang``, ``tensorrt-llm``.
-        model: The model, whose settings the file then has too; by default that of the estimate, or of the result that
-            the plan is from.
-        tokens: Tokens of the whole training.
-        system: Of a deployment: the machine, which with the model makes its share of the free memory one of all memory.
+        plan: What to run: a plan or a deployment; for an answer or a search for deployments, its best one.
+        dialect: Launcher: ``megatron-lm``, ``megatron-bridge``, ``nemo``, ``torchtitan``, ``deepspeed``,
+            ``accelerate``; for a deployment the engine: ``vllm``, ``sglang``, ``tensorrt-llm``.
+        model: Model, whose settings are written as well; defaults to the model of the estimate or result.
+        tokens: Tokens of the whole training run.
+        system: For a deployment: the machine. Together with the model it converts shares of free memory to shares of
+            all memory.
 
     Raises:
-        SpecError: For a launcher that is not known, and for a field that it cannot express, with the nearest value.
+        SpecError: For an unknown launcher, and for a field that it cannot express, with the nearest value.
 
     Examples:
         >>> import calculon
@@ -66,14 +66,14 @@ def export_flags(
     found = find_dialect(dialect)
     one: Any = plan
     if found.subject == "deployment":
-        from calculon.advise.engine_flags import engine_text  # only for servers
+        from calculon.advise.engine_flags import engine_text  # needed only for servers
 
         return engine_text(found, getattr(one, "best", one), model=model, system=system)
     if hasattr(one, "best"):
         one = one.best
         if one is None:
             raise SpecError(
-                "export_flags", Problem("plan", "a plan that fits", "an answer of none")
+                "export_flags", Problem("plan", "a plan that fits", "an answer without one")
             )
     if isinstance(one, Estimate):
         execution, known = one.execution, one.model
@@ -88,7 +88,7 @@ def export_flags(
 
 
 def exported_plan(plan: Estimate, dialect: str, tokens: float | None = None) -> tuple[str, str]:
-    """Return the launch file of a plan, and why it is without the settings of the model; empty where it has them.
+    """Return the launch file of a plan, and why it lacks the model settings; empty if it has them.
 
     Raises:
         SpecError: For fields of the plan that the launcher cannot express.
@@ -96,13 +96,14 @@ def exported_plan(plan: Estimate, dialect: str, tokens: float | None = None) -> 
     try:
         return export_flags(plan, dialect, tokens=tokens), ""
     except SpecError as error:
+        # Only problems of the model are worth a second attempt without it.
         if error.file != plan.model.name:
             raise
-        told = "; ".join(map(str, error.problems))
+        problems = "; ".join(map(str, error.problems))
     alone = replace(plan.execution, seq_length=plan.model.seq_size)
     if "stage_blocks" in find_dialect(dialect).fields:
         alone = with_listed_stages(alone, plan.model)
-    return export_flags(alone, dialect, tokens=tokens), told
+    return export_flags(alone, dialect, tokens=tokens), problems
 
 
 def import_flags(
@@ -114,26 +115,26 @@ def import_flags(
     model: Source | Model | None = None,
     system: Source | System | None = None,
 ) -> Launch:
-    """Read a launch file, of training or of an engine that serves: a script, or a configuration. Nothing is executed.
+    """Read a launch file of a training run or a serving engine, a script or a configuration, without executing it.
 
     Args:
-        source: The file, or a command that starts an engine; ``-`` is standard input.
-        dialect: The launcher; empty: found by looking.
-        num_procs: Processors, where the file does not say how many.
-        variables: Values of variables of the environment that it asks for.
-        model, system: Of an engine: both make its share of all memory a share of what is free.
+        source: File, or a command that starts an engine; ``-`` is standard input.
+        dialect: Launcher; detected if empty.
+        num_procs: Processors, if the file does not state them.
+        variables: Values of environment variables that the file reads.
+        model, system: For an engine: both convert its share of all memory to a share of free memory.
 
     Returns:
-        Its ``execution`` is one for :func:`calculon.estimate`; ``model`` and ``campaign`` are what it says of those. Of
-        an engine it has a ``deployment``, which is one for :func:`calculon.serve`. Every setting is among ``used``,
-        ``ignored``, ``not_modelled``, ``unknown`` and ``unresolved``.
+        Launch whose ``execution`` is an input of :func:`calculon.estimate`; ``model`` and ``campaign`` have the related
+        settings of the file. For an engine its ``deployment`` is an input of :func:`calculon.serve`. Every setting is
+        in one of ``used``, ``ignored``, ``not_modelled``, ``unknown`` and ``unresolved``.
 
     Raises:
-        SpecError: For a file of no launcher, a value that means nothing, and a contradiction, with both numbers.
+        SpecError: For a file of an unknown launcher, a malformed value, and a contradiction, with both numbers.
     """
     server = None
     if model is not None and system is not None:
-        from calculon.serving.engine_scripts import server_of  # only for servers
+        from calculon.serving.engine_scripts import server_of  # needed only for servers
 
         server = server_of(inputs.model(model), inputs.system(system))
     return read_launch_file(
@@ -144,16 +145,16 @@ def import_flags(
 def settings_between(
     mine: Execution, other: Execution, model: Model, launch: Launch | None, dialect: str = ""
 ) -> Difference:
-    """Return what to change in the settings of one plan to run another.
+    """Return the settings to change in one plan to run another.
 
     Args:
         mine, other: Both plans.
         model: Their model.
-        launch: The file that says `mine`, if one does.
-        dialect: The launcher, where that is another one, or none is.
+        launch: Launch file of `mine`, if there is one.
+        dialect: Launcher, if it differs from the launch file or there is no file.
 
     Raises:
-        SpecError: Where neither says a launcher, and where it cannot express `mine`.
+        SpecError: If no launcher is given, or if the launcher cannot express `mine`.
     """
     own = launch is not None and dialect in ("", launch.dialect.name)
     found = launch.dialect if launch is not None and own else find_dialect(dialect)
@@ -165,30 +166,31 @@ def settings_between(
 def patched_file(
     file: str, mine: Execution, other: Execution, model: Model, launch: Launch
 ) -> tuple[str, Patch]:
-    """Return the text of a launch file, and the file changed so that it runs another plan.
+    """Return the text of a launch file, and a patch that makes it run another plan.
 
     Args:
         file: The file.
-        mine, other: Its plan, and the other one.
+        mine, other: The plan of the file, and the other plan.
         model: Their model.
-        launch: What the file says.
+        launch: Contents of the file.
 
     Raises:
-        SpecError: Where the changes have no place in the file, or the changed file says something else.
+        SpecError: If the changes cannot be placed in the file, or the patched file reads back differently.
     """
     text = text_of(file)
     between = settings_between(mine, other, model, launch)
     wanted = _sayable(launch.dialect, other, model)
+    # A launch file always states a length, whereas 0 refers to the model.
     wanted["seq_length"] = wanted["seq_length"] or model.seq_size
     patch = patched(text, file, between, wanted)
     if mine.batch_size != other.batch_size:
         batches = f"from {mine.batch_size:,} to {other.batch_size:,} sequences"
-        told = f"{file}: length and learning rate of the run stay, though its batch goes {batches}"
-        patch = replace(patch, notes=(*patch.notes, told))
+        note = f"{file}: run length and learning rate are unchanged, although the batch changes {batches}"
+        patch = replace(patch, notes=(*patch.notes, note))
     return text, patch
 
 
 def _sayable(dialect: Dialect, execution: Execution, model: Model) -> dict[str, Any]:
-    """Return all fields of an execution, with the blocks of its stages listed where a launcher takes lists."""
+    """Return all fields of an execution; blocks per stage are listed explicitly if the launcher takes lists."""
     listed = "stage_blocks" in dialect.fields
     return dict(all_fields(with_listed_stages(execution, model) if listed else execution))

@@ -1,4 +1,4 @@
-"""Executions as launch files: what a launcher has no name for is written out."""
+"""Export of executions as launch files; settings without a name in a launcher are written out explicitly."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,9 +20,9 @@ def launch_text(
     model: Model | None = None,
     campaign: Mapping[str, Any] | None = None,
 ) -> str:
-    """Return the launch file that runs an execution; arguments and errors as of :func:`calculon.launch.dialect.write`.
+    """Return the launch file of an execution; arguments and errors as for :func:`calculon.launch.dialect.write`.
 
-    Balanced stages of a pipeline are listed by their blocks, where the model is known and the launcher takes lists.
+    Balanced pipeline stages are listed by their blocks, if the model is known and the launcher takes lists.
     """
     if model is not None and "stage_blocks" in dialect.fields:
         execution = with_listed_stages(execution, model)
@@ -30,7 +30,7 @@ def launch_text(
 
 
 def with_listed_stages(execution: Execution, model: Model) -> Execution:
-    """Return an execution whose balanced stages are listed by their blocks; any other as it is.
+    """Return an execution whose balanced stages are listed by their blocks; others unchanged.
 
     >>> from calculon import inputs
     >>> plan = {"base": "megatron-lm", "num_procs": 4, "pipeline_par": 4, "tensor_par": 1, "batch_size": 16}
@@ -46,8 +46,9 @@ def with_listed_stages(execution: Execution, model: Model) -> Execution:
     kinds = zip(np.ravel(layout.blocks), np.ravel(layout.count), strict=True)
     stages = [int(blocks) for blocks, count in kinds for _ in range(int(count))]
     chunks = execution.pipeline_interleaving
+    # Launchers list chunks in pipeline order: all first chunks, then all second chunks.
     counts = np.stack([chunks_of_stage(blocks, chunks) for blocks in stages]).T.ravel()
     if not counts.min():
-        return execution  # a list has no stages without a block
+        return execution  # lists cannot express empty stages
     listed = ListsOfCounts().plain([int(count) for count in counts])
     return replace(execution, pp_layout="uniform", stage_blocks=listed)

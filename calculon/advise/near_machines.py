@@ -1,9 +1,9 @@
-"""The best plans on machines that differ little from one, from two searches instead of one for each machine.
+"""Best plans on slightly different machines, from two searches instead of one search per machine.
 
-A better machine is never slower: higher rates, shorter times and larger memories make no plan take longer. So what a
-plan takes on a worse machine is no less than on the one that is given, and on any better machine no less than on the
-one that is better in all figures at once. Plans that take longer than the best known plan of a machine by these bounds
-are not among its best, whatever they take there; the others are few enough to be evaluated on all machines.
+A better machine is never slower: higher rates, shorter times and larger memories increase no plan's time. Therefore,
+the time of a plan on a worse machine is at least its time on the given machine, and its time on any better machine is
+at least its time on the machine that combines all improvements. Plans whose lower bound exceeds the best known time on
+a machine cannot be its best plans; the remaining ones are few enough to be evaluated on all machines.
 """
 
 import math
@@ -24,30 +24,30 @@ from calculon.search.ranking import Best
 from calculon.search.space import Space
 
 SIZES = ("GiB",)
-"""Units of figures of which more lets more plans fit, and changes the time of none."""
+"""Units of parameters that let more plans fit when they grow, without changing any time."""
 
 MOST_PLANS = 8_192
-"""Plans that are evaluated on each machine; where more may be the best, a search of the machine is as quick."""
+"""Maximum number of plans evaluated on each machine; with more candidates, a search per machine is as fast."""
 
 ROWS = 16_384
-"""Plans, each on its machine, that are evaluated at once: each takes about two kilobytes."""
+"""Pairs of plan and machine evaluated at once: each takes about two kilobytes, the block about 32 MB."""
 
 SLACK = 2e-3
-"""Share of a time by which a better machine may be slower in spite of the law, for all that is relied on it."""
+"""Relative tolerance for violations of the law that a better machine is never slower."""
 
 TIME = Objective.parse("total_time")
 
-Searched = Callable[[System], Space]
-"""Returns what is searched on a machine, the same executions by the same numbers on each."""
+SpaceOf = Callable[[System], Space]
+"""Function that returns the search space on a machine, with the same numbering of executions on each."""
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """The best plan of a machine.
+class BestPlan:
+    """Best plan on a machine.
 
     Attributes:
-        score: Less its time in seconds.
-        number: Its number in the space.
+        score: Negative time in seconds.
+        number: Number of the plan in the space.
     """
 
     score: float
@@ -56,12 +56,12 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class _Listed:
-    """The plans whose time on a machine is at most a limit.
+    """Plans whose time on a machine is at most a limit.
 
     Attributes:
-        numbers, times, switches (shape (plans,)): Their numbers, their times on this machine, the shortest first, and
-            how many switches they have on.
-        limit: All others take longer, in seconds.
+        numbers, times, switches (shape (plans,)): Numbers of the plans, their times on this machine (ascending), and
+            their numbers of enabled switches.
+        limit: Lower bound in seconds of the time of all other plans.
     """
 
     numbers: Array
@@ -70,35 +70,35 @@ class _Listed:
     limit: float
 
 
-def key_of(change: Change) -> Hashable:
-    """Return what tells changes apart."""
+def change_key(change: Change) -> Hashable:
+    """Return a hashable key of a change."""
     return tuple(sorted(change.items()))
 
 
 def best_of_each(
-    searched: Searched, system: System, changes: Sequence[Change], times: Sequence[float]
-) -> dict[Hashable, Found | None]:
-    """Return the best plan on a system and on that with each change, by the time of a step.
+    searched: SpaceOf, system: System, changes: Sequence[Change], times: Sequence[float]
+) -> dict[Hashable, BestPlan | None]:
+    """Return the best plan, by the time of a step, on a system and on variants with each change.
 
     Args:
-        searched: Returns the space of a system.
-        system: The system of which figures are changed.
-        changes: New values of one figure each, in the units of the file; the first is that of none.
-        times: Time in seconds of a known plan with each change, not-a-number where it cannot run there: slower plans
-            are of no interest.
+        searched: Function that returns the search space on a system.
+        system: System whose parameters change.
+        changes: New values of one parameter each, in the units of the file; the first change is empty.
+        times: Time in seconds of a known plan with each change, NaN if it cannot run there; slower plans are of no
+            interest.
 
     Returns:
-        By :func:`key_of` the best plan; None where none is faster than the known one. Changes of which the law says
-        nothing are left out, and those for whose best plan more has to be searched.
+        Best plan by :func:`change_key`; None if none is faster than the known plan. Changes are omitted if the law does
+        not apply to them, or if the two searches do not determine their best plan.
     """
-    known = dict(zip(map(key_of, changes), times, strict=True))
+    known = dict(zip(map(change_key, changes), times, strict=True))
     worse, better = _sides(system, changes)
     space = searched(system)
-    found: dict[Hashable, Found | None] = {}
+    found: dict[Hashable, BestPlan | None] = {}
     for side, there in ((worse, system), (better, _best_machine(system, better))):
         if not side:
             continue
-        limits = {key_of(one): known[key_of(one)] for one in side}
+        limits = {change_key(one): known[change_key(one)] for one in side}
         most = max((one for one in limits.values() if math.isfinite(one)), default=math.inf)
         listed = _listed(searched(there), most)
         found |= _best_of_listed(space, system, side, listed, limits)
@@ -106,7 +106,7 @@ def best_of_each(
 
 
 def _sides(system: System, changes: Sequence[Change]) -> tuple[list[Change], list[Change]]:
-    """Return the changes that make a system no better, and those that make it better; counts may do either."""
+    """Return the changes that do not improve a system, and the changes that improve it; counts are in neither."""
     figures = figures_of(system)
     worse: list[Change] = []
     better: list[Change] = []
@@ -115,6 +115,7 @@ def _sides(system: System, changes: Sequence[Change]) -> tuple[list[Change], lis
         for path, value in change.items():
             one = figures[path]
             sign = {**dict.fromkeys((*RATES, *SIZES), 1), **dict.fromkeys(TIMES, -1)}.get(one.unit)
+            # A value of 0 may disable a part, which the law does not cover.
             signs.add(None if sign is None or value == 0 else sign * (value - one.value) > 0)
         if signs <= {False}:
             worse.append(change)
@@ -124,22 +125,25 @@ def _sides(system: System, changes: Sequence[Change]) -> tuple[list[Change], lis
 
 
 def _best_machine(system: System, better: Sequence[Change]) -> System:
-    """Return the system with all changes for the better at once."""
+    """Return the system with all improvements at once."""
     figures = figures_of(system)
     together: dict[str, float] = {}
     for change in better:
         for path, value in change.items():
+            # Several changes may improve the same parameter: the best value bounds them all.
             further = max if figures[path].unit not in TIMES else min
             together[path] = further(value, together.get(path, value))
     return with_figures(system, together) if together else system
 
 
 def _listed(space: Space, limit: float) -> _Listed:
-    """Return the plans of a space up to a time; of very many the fastest."""
+    """Return the plans of a space up to a time limit, restricted to the fastest ones if there are many."""
     ranking = Best(TIME, MOST_PLANS)
+    # Scores are negative times: the search may skip everything slower than the known plan.
     ranking.threshold = -limit * (1 + SLACK)
     found = run(space, ranking)
     numbers, times = found.numbers, -found.scores[0]
+    # If the list is full, slower plans may be missing: it is complete only up to its last time.
     complete = limit if len(numbers) < MOST_PLANS else float(times[-1]) * (1 - SLACK)
     return _Listed(numbers, times, space.switches_on(numbers), complete)
 
@@ -150,12 +154,12 @@ def _best_of_listed(
     changes: Sequence[Change],
     listed: _Listed,
     known: Mapping[Hashable, float],
-) -> dict[Hashable, Found | None]:
-    """Return the best of the listed plans on each changed system, where none that is not listed can be better."""
+) -> dict[Hashable, BestPlan | None]:
+    """Return the best listed plan on each changed system, if no other plan can be better."""
     plan = space.plan(listed.numbers)
-    limits = [known[key_of(one)] for one in changes]
+    limits = [known[change_key(one)] for one in changes]
     limits = [one if math.isfinite(one) else math.inf for one in limits]
-    if len(plan):  # the fastest of all is seldom slow elsewhere
+    if len(plan):  # the fastest plan here is rarely slow on a similar machine: a tight first limit
         fastest = [np.zeros(1, np.int64)] * len(changes)
         firsts = _on_each(space, system, plan, changes, fastest)
         limits = [min(limit, float(one[0])) for limit, one in zip(limits, firsts, strict=True)]
@@ -164,20 +168,23 @@ def _best_of_listed(
     limits = [one for one, enough in zip(limits, known_enough, strict=True) if enough]
     chosen = [np.flatnonzero(listed.times <= limit * (1 + SLACK)) for limit in limits]
     times = _on_each(space, system, plan, changes, chosen)
-    found: dict[Hashable, Found | None] = {}
+    found: dict[Hashable, BestPlan | None] = {}
     for one, places, taken, limit in zip(changes, chosen, times, limits, strict=True):
+        # Ties are broken as in a search: fewest enabled switches, then the lowest number.
         order = np.lexsort((listed.numbers[places], listed.switches[places], taken))
         best = order[0] if len(order) and taken[order[0]] < math.inf else None
         if limit <= listed.limit or (best is not None and taken[best] <= listed.limit):
             of_plan = None if best is None else int(listed.numbers[places[best]])
-            found[key_of(one)] = None if of_plan is None else Found(-float(taken[best]), of_plan)
+            found[change_key(one)] = (
+                None if of_plan is None else BestPlan(-float(taken[best]), of_plan)
+            )
     return found
 
 
 def _on_each(
     space: Space, system: System, plan: Plan, changes: Sequence[Change], chosen: Sequence[Array]
 ) -> list[Array]:
-    """Return the times of some plans of a table, by their places, with each change; infinite where they do not fit."""
+    """Return the times of the chosen plans with each change; infinite if they do not fit."""
     places = np.concatenate([np.zeros(0, np.int64), *chosen])
     of_change = np.repeat(np.arange(len(changes)), [len(one) for one in chosen])
     times = np.zeros(len(places))

@@ -1,4 +1,4 @@
-"""The executions that come nearest to fitting: how much memory they need, and what fills it."""
+"""Executions nearest to fitting: their memory need, and its contents."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,30 +12,30 @@ from calculon.estimate.estimate import Estimate
 from calculon.estimate.memory_limit import errors_of
 from calculon.hardware.system import System
 from calculon.plan.rules.all_rules import MEMORY_REASONS
+from calculon.search.conditions import Condition
 from calculon.search.driver import run
 from calculon.search.objective import MEMORY, Objective
 from calculon.search.ranking import Best, Front
 from calculon.search.space import Space
-from calculon.search.where import Condition
 
 TIERS = (1, 2)
 
 UNLIMITED = 2.0**80
-"""Bytes that no execution needs."""
+"""Memory size in bytes that exceeds the need of every execution."""
 
 _LEAST = tuple(Objective.parse(f"{name}:min") for name in MEMORY)
 
 
 @dataclass(frozen=True, slots=True)
 class NearestInfeasible:
-    """An execution that would run if a tier of memory were larger.
+    """Execution that would run if a tier of memory were larger.
 
     Attributes:
-        tier: The memory, 1 or 2.
-        estimate: The execution on a system that has the memory.
-        needed, available: Bytes that it needs, and that there are.
-        fits: Probability that it fits in tier 1 as that is; None if it is unknown.
-        parts: The bytes by kind, largest first; those that are 0 are left out.
+        tier: Memory tier, 1 or 2.
+        estimate: Execution on a system with sufficient memory.
+        needed, available: Bytes needed and available.
+        fits: Probability that it fits in the present tier 1; None if unknown.
+        parts: Bytes by kind, largest first, without zeros.
     """
 
     tier: int
@@ -47,16 +47,17 @@ class NearestInfeasible:
 
     @property
     def over(self) -> float:
-        """Bytes by which it does not fit."""
+        """Bytes over the limit."""
         return self.needed - self.available
 
 
 def nearest_infeasible(
     space: Space, reasons: Mapping[str, int], where: Condition | None = None
 ) -> tuple[NearestInfeasible, ...]:
-    """Return the executions that need the least of a tier of memory, for each tier that is too small.
+    """Return, for each tier that is too small, the execution with the smallest need of that tier.
 
-    With all else as it is, the other tier included; one execution for both tiers where neither alone would do.
+    All other limits remain, including that of the other tier. If enlarging one tier alone does not help, one execution
+    for both tiers is returned.
     """
     short = [t for t, reason in zip(TIERS, MEMORY_REASONS, strict=True) if reasons.get(reason)]
     found = [_over(space, one, (tier,)) for tier in short if (one := least(space, tier, where))]
@@ -66,18 +67,21 @@ def nearest_infeasible(
 
 
 def least(space: Space, tier: int, where: Condition | None = None) -> Estimate | None:
-    """Return the execution that needs the least of a tier, were that without limit; None where that does not help."""
+    """Return the execution with the smallest need of a tier if that were unlimited; None if that does not help."""
     found = run(_unlimited(space, (tier,)), Best(_LEAST[tier - 1], 1, where))
     return found[0] if len(found) else None
 
 
 def with_memory(system: System, needed: Mapping[int, float]) -> System:
-    """Return a system with the needed usable bytes of some tiers, its capacity rounded up to whole bytes."""
+    """Return a system with the needed usable bytes in some tiers, rounded up to whole bytes of capacity."""
     use = system.ext.memory
     for tier, size in needed.items():
         name = f"mem{tier}"
+        # The inverse of `System.usable`: tier 1 withholds a constant, tier 2 shares the host
+        # memory.
         capacity = size + use.withheld if tier == 1 else size / (use.host_share or 1.0)
-        for whole in (np.ceil(capacity), np.ceil(capacity) + 1):  # sums of bytes are rounded
+        # Rounding of the sums may leave the usable size just below the need: one more byte suffices.
+        for whole in (np.ceil(capacity), np.ceil(capacity) + 1):
             memory = replace(getattr(system, name), capacity=float(whole))
             system = replace(system, **{name: memory})
             if system.usable[tier - 1] >= size:
@@ -86,18 +90,18 @@ def with_memory(system: System, needed: Mapping[int, float]) -> System:
 
 
 def unlimited(system: System, tiers: Sequence[int] = TIERS) -> System:
-    """Return a system of which some memories have no limit, not even one that there is not."""
+    """Return a system in which some memory tiers have no limit, even tiers that the system lacks."""
     return with_memory(system, dict.fromkeys(tiers, UNLIMITED))
 
 
 def _unlimited(space: Space, tiers: Sequence[int]) -> Space:
-    """Return the space on a system whose memories have no limit; numbers of executions stay what they are."""
+    """Return the space on a system with unlimited memory tiers; execution numbers do not change."""
     there = [tier for tier in tiers if tier == 1 or space.system.usable[1] > 0]
     return replace(space, system=unlimited(space.system, there))
 
 
 def _least_of_both(space: Space, where: Condition | None) -> list[Estimate]:
-    """Return the execution with the smallest sum of what it needs beyond both tiers."""
+    """Return the execution with the smallest sum of excess over both tiers."""
     found = run(_unlimited(space, TIERS), Front(_LEAST, where))
     if not len(found):
         return []
@@ -106,7 +110,7 @@ def _least_of_both(space: Space, where: Condition | None) -> list[Estimate]:
 
 
 def _over(space: Space, found: Estimate, tiers: Sequence[int]) -> list[NearestInfeasible]:
-    """Return what an execution lacks of some tiers."""
+    """Return the memory that an execution lacks in some tiers."""
     stages, execution = needs_of(found), found.execution
     errors = errors_of(space.model, execution.preset, execution.zero_stage)
     known = errors is not None and space.edition != PUBLISHED

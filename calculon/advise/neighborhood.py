@@ -1,4 +1,4 @@
-"""The neighborhood of an execution: tables that combine changes of it, evaluated together."""
+"""Neighborhood of an execution: tables that combine changes of it, evaluated together."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -22,13 +22,13 @@ from calculon.plan.plan import NAMES, Plan
 from calculon.plan.rules.all_rules import MEMORY_REASONS, REASONS, check
 
 AT_ONCE = 65_536
-"""Rows of a table that are tried at a time: the nearest may be enough."""
+"""Rows of a table evaluated at once: the nearest ones, which come first, may be enough."""
 
 DIGITS = 9
-"""Digits of distances that count: sums of logarithms are rounded."""
+"""Decimals of distances that count: sums of logarithms have rounding errors."""
 
 NOT_TRIED = -1
-"""Code of a row that was left out."""
+"""Code of a row that was skipped."""
 
 MEMORY_CODES = tuple(REASONS.index(reason) for reason in MEMORY_REASONS)
 
@@ -37,14 +37,15 @@ _PRACTISED = tuple(name for name in (*PRACTISED, *OF_SEQUENCES) if name in NAMES
 
 @dataclass(frozen=True)
 class Trials:
-    """A table of executions, and which of them can run.
+    """Table of executions, with the reasons why they cannot run.
 
     Attributes:
-        codes: Why a row cannot run, as a code of :data:`~calculon.plan.rules.all_rules.REASONS`; 0: it can.
-        time: Seconds of a step; not-a-number if it cannot run.
-        memory (shape (2, rows)): Bytes that are needed of both tiers; not-a-number if rules forbid the row.
-        uncertain: Mask of the rows that can run, but are predicted to exceed tier-1 memory by less than its error.
-        fits: Probability that a row fits in tier-1 memory; not-a-number if it is unknown.
+        codes: Reason why a row cannot run, as a code of :data:`~calculon.plan.rules.all_rules.REASONS`; 0 if it can.
+        time: Seconds per step; NaN if it cannot run.
+        memory (shape (2, rows)): Bytes needed in both tiers; NaN if rules forbid the row.
+        uncertain: Mask of rows that can run, but are predicted to exceed tier-1 memory by less than the prediction
+            error.
+        fits: Probability that a row fits in tier-1 memory; NaN if unknown.
     """
 
     plan: Plan
@@ -56,7 +57,7 @@ class Trials:
 
     @property
     def legal(self) -> Array:
-        """Mask of the rows that rules allow, whether their memory fits or not."""
+        """Mask of the rows that rules allow, regardless of memory."""
         mask: Array = np.isin(self.codes, (0, *MEMORY_CODES))
         return mask
 
@@ -68,7 +69,7 @@ class Trials:
 
     @property
     def risky(self) -> Array:
-        """Mask of the rows whose risk of running out of memory is above that of recommended plans."""
+        """Mask of the rows whose risk of running out of memory exceeds that of recommended plans."""
         mask: Array = self.fits < 1 - RISK
         return mask
 
@@ -76,18 +77,19 @@ class Trials:
 def trials(model: Model, system: System, plan: Plan, codes: Array | None = None) -> Trials:
     """Evaluate the memory of a table of executions, and the time of those that fit.
 
-    Memory alone takes a fraction of the time of all statistics, and most neighbors of an execution that does not fit do
-    not fit either.
+    Evaluating memory takes a fraction of the time of all statistics, and most neighbors of an execution that does not
+    fit do not fit either.
 
     Args:
-        codes: What rules say of the rows (:func:`~calculon.plan.rules.all_rules.check`), with :data:`NOT_TRIED` for
-            rows that are left out; by default all are checked and tried.
+        codes: Result of the rules (:func:`~calculon.plan.rules.all_rules.check`), with :data:`NOT_TRIED` for rows to
+            skip; by default all rows are checked and evaluated.
     """
     codes = check(model, system, plan) if codes is None else codes.copy()
     uncertain = np.zeros(len(plan), bool)
     memory, time, fits = (
         np.full(shape, np.nan) for shape in ((2, len(plan)), len(plan), len(plan))
     )
+    # Rows may have different editions, each with its own cost model.
     for edition in EDITIONS.values():
         rows = np.flatnonzero((codes == 0) & plan.is_choice("edition", edition.name))
         for part, batch in evaluate_rows(model, system, plan.take(rows), edition):
@@ -97,6 +99,7 @@ def trials(model: Model, system: System, plan: Plan, codes: Array | None = None)
                 memory[tier, here] = size
             codes[here] = memory_codes(codes[here], batch)
             fits[here] = batch.risk.fits
+            # Times are computed lazily: a batch in which nothing fits never computes them.
             runs = codes[here] == 0
             uncertain[here] = runs & (tiers[0] > batch.system.usable[0])
             if runs.any():
@@ -106,12 +109,12 @@ def trials(model: Model, system: System, plan: Plan, codes: Array | None = None)
 
 @dataclass(frozen=True)
 class NeighborTable(Trials):
-    """A table of neighbors, each with the same number of changes.
+    """Table of neighbors with the same number of changes.
 
     Attributes:
-        changes: The changes that they combine.
-        choices (shape (rows, number)): The changes of each neighbor, as their places in `changes`.
-        practised: Whether degrees are as users of the framework choose them.
+        changes: Changes that are combined.
+        choices (shape (rows, number)): Changes of each neighbor, as indices into `changes`.
+        practised: Whether the degrees follow common practice of the framework.
     """
 
     changes: tuple[FieldChange, ...]
@@ -120,20 +123,22 @@ class NeighborTable(Trials):
 
     @cached_property
     def distances(self) -> Array:
-        """The sum of the distances of the changes of each neighbor."""
+        """Sum of the distances of the changes of each neighbor."""
         return distances_of(self.changes, self.choices)
 
     @cached_property
     def sample_times(self) -> Seconds:
-        """Seconds of a sample: batches may differ."""
+        """Seconds per sample, which makes different batches comparable."""
         found: Seconds = self.time / self.plan.batch_size
         return found
 
     @cached_property
     def real(self) -> Array:
-        """Mask of the neighbors in which every changed field has the value that it was changed to."""
+        """Mask of the neighbors in which every changed field kept its new value."""
         good = np.ones(len(self.choices), bool)
         for number, change in enumerate(self.changes):
+            # A change that others rule out is replaced by the value that follows; such rows
+            # duplicate neighbors with fewer changes.
             if change.value is not None:
                 rows = (self.choices == number).any(axis=1)
                 good &= ~rows | (getattr(self.plan, change.field) == change.value)
@@ -141,8 +146,9 @@ class NeighborTable(Trials):
 
     @cached_property
     def in_order(self) -> list[int]:
-        """The rows that are predicted to fit: first by risk, then by practice, distance, and time."""
+        """Rows that are predicted to fit, sorted by risk, practice, distance and time."""
         rows = np.flatnonzero(self.runs & ~self.uncertain & self.real)
+        # Rounded, so that equal distances from different sums of logarithms tie.
         near = np.round(self.distances[rows], DIGITS)
         by = self.sample_times[rows], near, ~self.practised[rows], self.risky[rows]
         order: list[int] = rows[np.lexsort(by)].tolist()
@@ -154,20 +160,21 @@ class NeighborTable(Trials):
 
     def first_of_fields(self, rows: Sequence[int]) -> list[int]:
         """Return the first of some rows for each set of changed fields, in their order."""
+        # Sorted field numbers identify a set of fields; `unique` returns the first row of each.
         fields = np.sort(_field_numbers(self.changes)[self.choices[rows]], axis=1)
         places = np.sort(np.unique(fields, axis=0, return_index=True)[1])
         return [rows[place] for place in places.tolist()]
 
 
 class Neighborhood:
-    """Evaluates neighbors of one execution.
+    """Evaluator of the neighbors of one execution.
 
     Args:
         model, execution, system: The execution may break rules.
-        following: Fields that nobody stated.
+        following: Fields that were not stated.
 
     Attributes:
-        least_memory: The fewest bytes of tier 1 that any neighbor evaluated so far needs.
+        least_memory: Minimum bytes of tier 1 needed by any neighbor evaluated so far.
     """
 
     def __init__(
@@ -178,7 +185,7 @@ class Neighborhood:
         self.least_memory = np.inf
 
     def table(self, changes: Sequence[FieldChange], choices: Array) -> Plan:
-        """Return the neighbors that combine changes, each row of `choices` by the places of its changes."""
+        """Return the neighbors that combine changes; each row of `choices` has the indices of its changes."""
         values: dict[str, tuple[Array, Array]] = {}
         followed: dict[str, Array] = {}
         fields = _field_numbers(changes)
@@ -203,8 +210,8 @@ class Neighborhood:
         """Evaluate the neighbors that combine changes.
 
         Args:
-            changes, choices: As of :meth:`table`.
-            plan, codes: The table and the codes of its rows (:func:`trials`), if they are known.
+            changes, choices: As for :meth:`table`.
+            plan, codes: Table and codes of its rows (:func:`trials`), if known.
         """
         plan = self.table(changes, choices) if plan is None else plan
         found = trials(self.model, self.system, plan, codes)
@@ -218,36 +225,36 @@ class Neighborhood:
         )
 
     def evaluate_rows(self, rows: Sequence[Mapping[str, Any]]) -> Trials:
-        """Evaluate neighbors, each given by its changed fields with their values as files have them."""
+        """Evaluate neighbors, each given by its changed fields with values as in files."""
         return trials(self.model, self.system, self.variations.of_rows(rows))
 
     @cached_property
     def unchanged(self) -> NeighborTable:
-        """The execution itself."""
+        """The execution itself, as a table of one row."""
         return self.evaluate((), np.zeros((1, 0), np.int64))
 
     @cached_property
     def _practice(self) -> tuple[Practice, ...]:
-        """The conditions that users of the framework keep to, as far as the execution keeps to them too."""
+        """Conditions of common practice of the framework that the execution itself meets."""
         known = self._degrees(Plan.of(self.execution))
         every = find_preset(self.execution.preset).practice
         return tuple(one for one in every if np.all(one.that.value(known.__getitem__)))
 
     def unusual(self, plan: Plan) -> tuple[str, ...]:
-        """Return the conditions of practice that an execution does not meet."""
+        """Return the conditions of practice that an execution violates."""
         known = self._degrees(plan)
         unmet = (one for one in self._practice if not np.all(one.that.value(known.__getitem__)))
         return tuple(one.that.text for one in unmet)
 
     def _degrees(self, plan: Plan) -> dict[str, Any]:
-        """Return the values that conditions of practice may read."""
+        """Return the values that conditions of practice may use."""
         length = np.where(plan.seq_length > 0, plan.seq_length, self.model.seq_size)
         known = {NODE: self.system.node, "seq_size": length}
         return known | {name: getattr(plan, name) for name in _PRACTISED}
 
 
 def _field_numbers(changes: Sequence[FieldChange]) -> Array:
-    """Return a number for the field of each change, alike for changes of the same field."""
+    """Return a number for the field of each change; changes of the same field share it."""
     numbers = {name: n for n, name in enumerate(dict.fromkeys(one.field for one in changes))}
     return np.array([numbers[one.field] for one in changes], np.int64)
 
@@ -259,10 +266,10 @@ def distances_of(changes: Sequence[FieldChange], choices: Array) -> Array:
 
 
 def choices_of(changes: Sequence[FieldChange], size: int, needed: int) -> Array:
-    """Return all combinations of `size` changes of different fields, the nearest first.
+    """Return all combinations of `size` changes of different fields, nearest first.
 
     Args:
-        needed: Each combination has one of the first `needed` changes; any combination if 0.
+        needed: If nonzero, each combination contains exactly one of the first `needed` changes.
     """
     fields = _field_numbers(changes)
     found = subsets(fields, size - bool(needed), needed)
@@ -275,9 +282,11 @@ def choices_of(changes: Sequence[FieldChange], size: int, needed: int) -> Array:
 
 
 def subsets(fields: Array, size: int, start: int) -> Array:
-    """Return all sets of `size` changes of different fields, from place `start` on: shape (sets, size)."""
+    """Return all sets of `size` changes of different fields, from index `start` on: shape (sets, size)."""
     found = np.zeros((1, 0), np.int64)
     for _ in range(size):
+        # Each set is extended by every later change, so that indices ascend and each set occurs
+        # once. Vectorized: a hundred changes have 160,000 triples.
         last = found[:, -1] if found.shape[1] else np.full(1, start - 1)
         counts = len(fields) - 1 - last
         rows = np.repeat(np.arange(len(found)), counts)
@@ -289,7 +298,7 @@ def subsets(fields: Array, size: int, start: int) -> Array:
 
 
 def one_more(changes: Sequence[FieldChange], choices: Array) -> Array:
-    """Return combinations with one more change of a further field, each set of changes once."""
+    """Return combinations with one more change of another field, each set of changes once."""
     fields = _field_numbers(changes)
     more = np.tile(np.arange(len(changes)), len(choices))[:, None]
     found = np.concatenate([np.repeat(choices, len(changes), axis=0), more], axis=1)
@@ -298,6 +307,6 @@ def one_more(changes: Sequence[FieldChange], choices: Array) -> Array:
 
 
 def parts_of(choices: Array) -> Iterator[Array]:
-    """Yield combinations as they are tried: all together if they are few, else the nearest first."""
+    """Yield combinations in chunks of :data:`AT_ONCE`, nearest first."""
     for start in range(0, len(choices), AT_ONCE):
         yield choices[start : start + AT_ONCE]

@@ -1,7 +1,9 @@
-"""Neighbors of an execution: other values of its fields, one field at a time, that its framework has.
+"""Neighbors of an execution: other values of single fields that its framework supports.
 
-Fixes of an execution, fixes of a search space, and ablations rank these neighbors and their combinations. All are
-evaluated by :mod:`calculon.advise.neighborhood`.
+Changes cover the degrees of tensor, pipeline, context and expert parallelism, microbatch size, chunks of the
+interleaved schedule, ZeRO stage and FSDP, activation recomputation, offloading and communication overlap. Fixes of an
+execution, fixes of a search space, and ablations rank these neighbors and their combinations. All are evaluated by
+:mod:`calculon.advise.neighborhood`.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -18,7 +20,7 @@ from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.presets import find_preset
 from calculon.declarations.statistics import OFFLOADS
 from calculon.hardware.system import System
-from calculon.plan.columns import DEFAULTS, FIELDS, divisors, field_of, held, zigzag_degrees
+from calculon.plan.columns import DEFAULTS, FIELDS, divisors, encoded, field_of, zigzag_degrees
 from calculon.plan.mesh import DEGREES
 from calculon.plan.plan import NAMES, all_fields
 
@@ -26,44 +28,44 @@ if TYPE_CHECKING:
     from calculon.search.space import Space
 
 SWITCHES = tuple(one.name for one in FIELDS if one.named and one.declaration.control)
-"""Fields with named values, and switches, that change the cost of a step and not its result."""
+"""Options with named values, or on and off, that change the cost of a step but not its result."""
 
 NETWORKS = tuple(axis.network for axis in AXES)
 
 QUESTION = ("num_procs", "batch_size")
-"""Fields that are the question itself: they are changed only if nothing else helps."""
+"""Fields of the question itself: they are changed only if nothing else helps."""
 
 NO_OPTIONS = (*(axis.degree for axis in PUBLISHED_AXES), "mesh_order")
-"""Fields of a plan that no default could leave out."""
+"""Fields of every plan that no default can replace."""
 
 SAVES = {name: saves for name in NAMES if (saves := field_of(name).declaration.saves)}
-"""Values that need less memory than others, least invasive first."""
+"""Memory-saving values of options, least invasive first."""
 
 MEMORY_OPTIONS = (
     *("activation_recompute", "recompute_modules"),
     *("tensor_par_overlap", "tp_async", "p2p_overlap"),
 )
-"""Options that matter for memory, and that all degrees can have."""
+"""Options that affect memory and that all degrees allow."""
 
 TIMES_PROCESSORS = (2, 4, 8, 16, 32, 64)
 
 MOST_BATCHES = 40
-"""Other batches that are tried."""
+"""Maximum number of other batches that are tried."""
 
 _LARGEST_LIST = 24
-"""Named values up to which all of a field that breaks a rule are tried."""
+"""Maximum number of named values for which all values of a field in a broken rule are tried."""
 
 _MOST_DEGREES = 3
-"""Degrees that are tried to save memory: the largest groups of experts, the fewest parts of sequences."""
+"""Number of degrees that are tried to save memory: the largest expert-parallel and smallest context-parallel ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class FieldChange:
-    """Another value of one field.
+    """Other value of one field.
 
     Attributes:
-        value: The value as columns hold it; None lets the field follow from the other fields.
-        distance: The binary logarithm of the ratio of two numbers; 1 of anything else.
+        value: Value as stored in columns; None lets the field follow from the other fields.
+        distance: Absolute binary logarithm of the ratio for numbers; 1 for other fields.
     """
 
     field: str
@@ -81,8 +83,8 @@ def single_changes(
     """Return the changes of an execution on the same processors with the same batch.
 
     Args:
-        broken: Fields that do not have the value that the other fields leave them; they may follow instead.
-        named: Fields that broken rules name: other values of them are tried, whatever they are.
+        broken: Fields that do not have the value that follows from the other fields; they may follow instead.
+        named: Fields in broken rules, for which all kinds of values are tried.
     """
     options = [name for name in _options(model, execution) if name not in named]
     found = [
@@ -100,7 +102,7 @@ def single_changes(
 
 
 def batch_changes(execution: Execution) -> tuple[FieldChange, ...]:
-    """Return multiples and parts of the batch, and batches that degrees divide, the nearest first."""
+    """Return multiples and fractions of the batch, and batches that degrees divide, nearest first."""
     now = execution.batch_size
     values = {now >> k for k in range(1, now.bit_length()) if now % (1 << k) == 0}
     values |= {now << k for k in range(1, 7)}
@@ -111,12 +113,12 @@ def batch_changes(execution: Execution) -> tuple[FieldChange, ...]:
 
 
 def processor_changes(execution: Execution, *, fewer: bool) -> tuple[FieldChange, ...]:
-    """Return other numbers of processors, the nearest first.
+    """Return other processor counts, nearest first.
 
-    Multiples of the number of now, and if the degrees need another number, that one and its multiples.
+    These are multiples of the present count; if the degrees need another count, that count and its multiples are added.
 
     Args:
-        fewer: Also try fewer processors, as there may be too many.
+        fewer: Whether to try fewer processors as well, because there may be too many.
     """
     now, needed = execution.num_procs, _product(execution)
     values = {now * times for times in TIMES_PROCESSORS}
@@ -148,13 +150,13 @@ def larger_splits(model: Model, execution: Execution, times: int) -> tuple[Field
 
 
 def memory_savers(space: "Space", *, activations: bool) -> list[tuple[str, Any]]:
-    """Return values that need less memory and that a search space does not try, though it could.
+    """Return memory-saving values that a search space supports but does not try.
 
     Args:
-        activations: Whether activations fill the memory, so that shorter parts of sequences help.
+        activations: Whether activations fill the memory, so that more context parallelism helps.
     """
     model = space.model
-    # Only the operators of experts are worth recomputing by themselves.
+    # Selective recomputation of modules pays only for experts: other models have activation_recompute.
     names = [name for name in SAVES if name != "recompute_modules" or model.mixes]
     named = [(name, value) for name in names for value in SAVES[name]]
     if model.mixes:
@@ -168,7 +170,7 @@ def memory_savers(space: "Space", *, activations: bool) -> list[tuple[str, Any]]
 
 
 def _untried(space: "Space", name: str, value: Any) -> bool:
-    """Return whether edition, framework and system have a value that a space does not try."""
+    """Return True if edition, framework and system support a value that a space does not try."""
     if name in space.fix or value in space.switches[name]:
         return False
     if name in DEFAULTS and space.edition == PUBLISHED:
@@ -179,13 +181,13 @@ def _untried(space: "Space", name: str, value: Any) -> bool:
 
 
 def set_backs(execution: Execution) -> Iterator[tuple[str, Any, bool]]:
-    """Yield the options that an execution uses, the value without each, and whether that is the preset's.
+    """Yield each option that an execution uses, its value without the option, and whether the preset sets that value.
 
-    An option that has the value of the preset is set back to the default of the field.
+    An option that has the preset's value is set back to the default of the field.
     """
     fields = all_fields(execution)
     usual = find_preset(execution.preset).usual(fields)
-    # optimizer_sharding follows from zero_stage; "auto" says what optimizer_sharding says
+    # One of the two follows from the other: zero_stage "auto" takes its value from optimizer_sharding.
     same = "zero_stage" if execution.zero_stage == "auto" else "optimizer_sharding"
     for name in NAMES:
         if field_of(name).declaration.of != "plan" or name in (*NO_OPTIONS, same):
@@ -200,7 +202,7 @@ def set_backs(execution: Execution) -> Iterator[tuple[str, Any, bool]]:
 
 
 def _known(name: str, model: Model, execution: Execution) -> bool:
-    """Return whether edition and framework have a field, and the model something that it concerns."""
+    """Return True if edition and framework have a field, and the model has the feature that it concerns."""
     if name in DEFAULTS and execution.edition == PUBLISHED:
         return False
     if name in ExpertFields.__annotations__ and not model.mixes:
@@ -215,7 +217,7 @@ def _options(model: Model, execution: Execution) -> list[str]:
     """Return the fields whose named values are tried."""
     found = [name for name in SWITCHES if _known(name, model, execution)]
     if execution.zero_stage != "auto" and "optimizer_sharding" in found:
-        found.remove("optimizer_sharding")  # which follows
+        found.remove("optimizer_sharding")  # follows from zero_stage
     if execution.mesh_order == "stated":
         found += [axis.network for axis in PUBLISHED_AXES]
         found += [
@@ -227,11 +229,11 @@ def _options(model: Model, execution: Execution) -> list[str]:
 
 
 _Values = tuple[str, Iterable[Any]]
-"""A field and other values of it, as files have them."""
+"""Field and other values of it, as in files."""
 
 
 def _degrees(model: Model, execution: Execution, times: int = 1) -> Iterator[_Values]:
-    """Yield degrees that divide `times` the processors, and those with which all degrees multiply to them."""
+    """Yield degrees that divide `times` the processors, and degrees that make the product of all degrees match."""
     procs = execution.num_procs * times
     widths = [model.hidden, *([model.attn_heads] if model.attends else [])]
     degrees = {
@@ -242,6 +244,7 @@ def _degrees(model: Model, execution: Execution, times: int = 1) -> Iterator[_Va
         length = execution.seq_length or model.seq_size
         degrees["context_par"] = [d for d in divisors(procs) if length % d == 0]
     for name, values in degrees.items():
+        # `exact` is the degree for which the product of all degrees equals the processors.
         exact, left = divmod(procs * getattr(execution, name), _product(execution))
         yield name, values if left else [*values, exact]
     if _known("expert_par", model, execution):
@@ -250,14 +253,15 @@ def _degrees(model: Model, execution: Execution, times: int = 1) -> Iterator[_Va
 
 
 def _product(execution: Execution) -> int:
-    """Return the processors that the stated degrees need."""
+    """Return the number of processors that the stated degrees need."""
     return prod(getattr(execution, name) for name in DEGREES)
 
 
 def _sizes(model: Model, execution: Execution) -> Iterator[_Values]:
-    """Yield other microbatches, and numbers of chunks that stages may have."""
+    """Yield other microbatch sizes, and possible numbers of chunks (interleaved schedule)."""
     yield "microbatch_size", divisors(execution.batch_size)
     stages = {*divisors(execution.num_procs), execution.pipeline_par}
+    # Chunks must divide the blocks of a stage, rounded up for uneven stages.
     blocks = {-(-model.num_blocks // p) for p in stages if 1 < p <= model.num_blocks}
     yield "pipeline_interleaving", {1}.union(*(divisors(count) for count in blocks))
     if execution.dp_shard:
@@ -265,7 +269,7 @@ def _sizes(model: Model, execution: Execution) -> Iterator[_Values]:
 
 
 def _values(name: str, execution: Execution, system: System) -> Iterable[Any]:
-    """Return the values of a named field that framework and system have."""
+    """Return the values of a named field that framework and system support."""
     if name in NETWORKS:
         return range(len(system.networks))
     if name in OFFLOADS and not system.usable[1]:
@@ -275,12 +279,12 @@ def _values(name: str, execution: Execution, system: System) -> Iterable[Any]:
     if entry is not None and entry.runs:
         values = [*entry.runs]
     if name == "zero_stage" and execution.training:
-        values = [one for one in values if one != "auto"]  # which says the same otherwise
+        values = [one for one in values if one != "auto"]  # equivalent to another value
     return values
 
 
 def _named_values(name: str, model: Model, execution: Execution, system: System) -> list[Any]:
-    """Return values of a field that a broken rule names: the preset's, the default, and neighbors."""
+    """Return values to try for a field in a broken rule: the preset's, the default, and neighbors."""
     field, preset = field_of(name), find_preset(execution.preset)
     if name in QUESTION or name == "preset":
         return []
@@ -299,7 +303,7 @@ def _named_values(name: str, model: Model, execution: Execution, system: System)
 
 
 def _numbers(name: str, model: Model, execution: Execution) -> list[int]:
-    """Return other numbers of a field that is no degree."""
+    """Return other numbers for a field that is not a degree."""
     now = getattr(execution, name)
     blocks = -(-model.num_blocks // execution.pipeline_par)
     values = {*divisors(execution.num_procs), *divisors(blocks), *divisors(max(now, 1))}
@@ -307,17 +311,17 @@ def _numbers(name: str, model: Model, execution: Execution) -> list[int]:
 
 
 def _changes(execution: Execution, several: Iterable[_Values]) -> Iterator[FieldChange]:
-    """Yield the possible changes to other values of several fields."""
+    """Yield the possible changes of several fields to other values."""
     for name, values in several:
         yield from changes_to(name, values, execution)
 
 
 def changes_to(name: str, values: Iterable[Any], execution: Execution) -> tuple[FieldChange, ...]:
-    """Return the changes of a field to other values, as far as the framework has them, the nearest first."""
+    """Return the changes of a field to other values that the framework supports, nearest first."""
     preset, now = find_preset(execution.preset), getattr(execution, name)
     numbers = not field_of(name).named and name not in NETWORKS and now > 0
     found = [
-        FieldChange(name, held(name, one), abs(log2(one / now)) if numbers and one > 0 else 1.0)
+        FieldChange(name, encoded(name, one), abs(log2(one / now)) if numbers and one > 0 else 1.0)
         for one in {*values} - {now}
         if preset.problem(name, one) is None
     ]
@@ -325,6 +329,6 @@ def changes_to(name: str, values: Iterable[Any], execution: Execution) -> tuple[
 
 
 def fields_of(changes: Sequence[FieldChange]) -> tuple[str, ...]:
-    """Return the fields of several changes, in the order of files."""
+    """Return the fields of several changes, in file order."""
     names = {change.field for change in changes}
     return tuple(name for name in NAMES if name in names)

@@ -1,4 +1,4 @@
-"""The public question of a plan: one count of processors in detail, or fleets that are compared for a whole run."""
+"""Public function ``plan``: one processor count in detail, or fleets compared by their whole runs."""
 
 import inspect
 import re
@@ -72,22 +72,22 @@ def plan(
     objective: str | None = None,
     **run: Any,
 ) -> Answer | FleetAnswer:
-    """Plan a training run: the best execution, its rivals, and the same for other numbers of processors.
+    """Plan a training run: the best execution, its alternatives, and the best plans on other processor counts.
 
     Args:
-        model, system: As in :func:`calculon.estimate`; also other spellings of names, and the ``config.json`` of a
-            model.
-        num_procs: Processors: one count, of which half and twice as many are planned too, or several; ``"1k"`` is
-            1,024.
-        preset: Framework that runs it: a name, or a file; by default as
-            :func:`calculon.declarations.presets.usual_preset` has it for the machine and the processors.
-        tokens: Tokens of the whole training, such as ``15e12`` or ``"15T"``: adds days and processor-hours.
-        batch, seq: Global batch, in sequences (``512``) or tokens (``"4M"``); by default 4 Mi tokens, at
-            most 64 Ki and at least 1,024 for each processor. Tokens of a sequence; by default the model's, at most
-            8,192.
+        model, system: As in :func:`calculon.estimate`; aliases of names, and the ``config.json`` of a model, are
+            accepted as well.
+        num_procs: Number of processors: one count, which adds half and twice as many for comparison, or several;
+            ``"1k"`` is 1,024.
+        preset: Framework that runs the training: a name, or a file; by default chosen by
+            :func:`calculon.declarations.presets.usual_preset` for the machine and the processors.
+        tokens: Tokens of the whole training run, such as ``15e12`` or ``"15T"``: adds days and processor-hours.
+        batch, seq: Global batch in sequences (``512``) or tokens (``"4M"``), and tokens per sequence. The default batch
+            is 4 Mi tokens, limited to between 1,024 and 64 Ki tokens per processor; the default sequence length is the
+            model's, at most 8,192.
         dtype: Precision (:data:`calculon.declarations.spellings.PRECISIONS`): ``"bf16"`` (default), ``"fp8"``,
             ``"mxfp8"``, ...
-        mine: A plan to set beside the best one: ``"tp=8 pp=4 mbs=1"``, fields, or an execution.
+        mine: Baseline plan to compare with the best one: ``"tp=8 pp=4 mbs=1"``, fields, or an execution.
         fix, add: As in :func:`calculon.search`.
         campaign, **run: The whole run, as `run` and options of :func:`calculon.campaign`: ``deadline="60d"``,
             ``fleet__price=2.0``. Words of plans are further values of `fix`: ``tp=4``, ``pp=[2, 4]``, ``sp=True``.
@@ -113,9 +113,11 @@ def plan(
 
 
 def _run_of(campaign: CampaignSource | None, options: Mapping[str, Any]) -> Campaign:
-    """Return the run that a plan is for."""
+    """Return the whole run that a plan is for."""
     fields = [field.key for field in spec_fields(Campaign)]
     for name in options:
+        # Nested fields (`fleet__price`, `phases[0].tokens`) are checked later; their first part
+        # must exist.
         if re.split(r"__|[.\[]", name)[0] not in fields:
             known = list(dict.fromkeys((*_WORDS, *fields)))
             hint = meant_word(name, options[name], known) or f"the arguments are {', '.join(known)}"
@@ -125,13 +127,13 @@ def _run_of(campaign: CampaignSource | None, options: Mapping[str, Any]) -> Camp
 
 
 _WORDS = tuple(inspect.signature(plan).parameters)[3:-1]
-"""Arguments of :func:`plan` by name, without fields of the run."""
+"""Argument names of :func:`plan`, without fields of the run."""
 
 
 def _planned(
     model: Any, num_procs: Any, system: Any, words: dict[str, Any], objective: Any, asked: Campaign
 ) -> Answer | FleetAnswer:
-    """Return the plan, or where there is an objective the fleets that are compared by it."""
+    """Return the plan, or the comparison of fleets if there is an objective."""
     if objective is None:
         if stated := [name for name in LIMITED if getattr(asked, name) is not None]:
             wanted = 'an objective with it, such as objective="usd"'

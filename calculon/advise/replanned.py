@@ -1,4 +1,4 @@
-"""What a change of a machine is worth when the plan is searched again: the true value to somebody who buys it."""
+"""Value of a machine change when the plan is searched again: its true value to a buyer."""
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from calculon.advise.elasticities import Case, Change, Effect, of_hardware, of_network_size
-from calculon.advise.near_machines import TIME, Found, best_of_each, key_of
+from calculon.advise.elasticities import Case, Change, Effect, is_hardware, is_network_size
+from calculon.advise.near_machines import TIME, BestPlan, best_of_each, change_key
 from calculon.advise.nearest_infeasible import unlimited
 from calculon.base.errors import Problem, SpecError
 from calculon.base.frozen import dataclass
@@ -29,17 +29,17 @@ from calculon.search.request import make_space
 from calculon.search.space import Space
 
 TIMES_SIZE = (2, 4, 8)
-"""By how much the size of the innermost network is multiplied."""
+"""Factors by which the size of the innermost network is multiplied."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replanned:
-    """The best plan on a machine.
+    """Best plan on a machine.
 
     Attributes:
-        value: The statistic.
+        value: Value of the statistic.
         execution: Fields of the plan.
-        kept: It is the plan that was asked about.
+        kept: Whether it is the original plan.
     """
 
     value: float
@@ -53,11 +53,11 @@ class Replanned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """A step of a capacity sweep: from this capacity on, a better plan fits.
+    """Step of a capacity sweep: from this capacity on, a better plan fits.
 
     Attributes:
-        capacity: Bytes of tier 1 that a processor needs to have.
-        best: The best plan with it.
+        capacity: Required bytes of tier 1 per processor.
+        best: Best plan with this capacity.
     """
 
     capacity: float
@@ -66,14 +66,14 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapacitySweep:
-    """The best plan at each capacity of tier 1.
+    """Best plan at each capacity of tier 1.
 
     Attributes:
-        capacity: Bytes that there are.
-        withheld: Bytes of these that no plan gets.
-        steps: The best plan of each capacity, from the smallest on which anything fits; each better than the one
-            before.
-        now: The step that the machine is on; -1 where nothing fits.
+        capacity: Present capacity in bytes.
+        withheld: Bytes of the capacity that are unavailable to plans.
+        steps: Best plan at each capacity, from the smallest capacity at which anything fits; each is better than the
+            one before.
+        now: Index of the present step; -1 if nothing fits.
     """
 
     capacity: float
@@ -83,32 +83,32 @@ class CapacitySweep:
 
     @property
     def here(self) -> Step | None:
-        """The step that the machine is on."""
+        """Present step."""
         return self.steps[self.now] if self.now >= 0 else None
 
     @property
     def up(self) -> tuple[Step, ...]:
-        """The steps that more memory leads to, the nearest first."""
+        """Steps that need more memory, nearest first."""
         return self.steps[self.now + 1 :]
 
     @property
     def down(self) -> Step | None:
-        """The next step with less memory."""
+        """Next step with less memory."""
         return self.steps[self.now - 1] if self.now > 0 else None
 
     def at(self, capacity: float) -> Replanned | None:
-        """Return the best plan on a capacity in bytes; None where nothing fits."""
+        """Return the best plan at a capacity in bytes; None if nothing fits."""
         fitting = [step for step in self.steps if step.capacity <= capacity]
         return fitting[-1].best if fitting else None
 
     @property
     def shadow_price(self) -> float | None:
-        """What the statistic falls by with a GiB more: 0 where memory does not bind."""
+        """Decrease of the statistic with one more GiB: 0 if memory is not the limit."""
         before, after = self.at(self.capacity), self.at(self.capacity + GIB)
         return None if before is None or after is None else before.value - after.value
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data: sizes in bytes."""
+        """Return the sweep as plain data, with sizes in bytes."""
         return {
             "capacity": self.capacity,
             "withheld": self.withheld,
@@ -121,11 +121,12 @@ class CapacitySweep:
 def capacity_sweep(
     capacity: float, withheld: float, steps: Iterable[Step], score: Callable[[float], float]
 ) -> CapacitySweep:
-    """Return the capacity sweep of the plans that are better than all plans that need less memory.
+    """Return the capacity sweep of plans: each step is better than all plans that need less memory.
 
-    `score` is larger for better values; the other arguments are those of :class:`CapacitySweep`, in any order.
+    `score` is larger for better values; the other arguments are as in :class:`CapacitySweep`, in any order.
     """
     rising: list[Step] = []
+    # A plan that needs more memory without being better is no step.
     for one in sorted(steps, key=lambda s: (s.capacity, -score(s.best.value))):
         if not rising or score(one.best.value) > score(rising[-1].best.value):
             rising.append(one)
@@ -135,14 +136,14 @@ def capacity_sweep(
 
 
 class Replanner:
-    """Searches for the best plan on variants of a machine; the plan that was asked about is always among them.
+    """Search for the best plan on variants of a machine; the original plan is always a candidate.
 
     Args:
-        case: The plan and the statistic.
+        case: Plan and statistic.
         preset: Framework whose plans are searched.
 
     Raises:
-        SpecError: For a plan of inference, which is not searched.
+        SpecError: For an inference plan, since searches are for training.
     """
 
     def __init__(self, case: Case, preset: Preset):
@@ -152,17 +153,17 @@ class Replanner:
         self.case = case
         self.objective = Objective.parse(case.statistic)
         self.space = space_around(case, preset)
-        self._found: dict[Hashable, Found | None] = {}
+        self._found: dict[Hashable, BestPlan | None] = {}
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The fields of the plan that was asked about."""
+        """Fields of the original plan."""
         return all_fields(self.case.execution)
 
     def best(self, system: System, own: float | None) -> Replanned | None:
-        """Return the best plan on a system, where the one that was asked about has the statistic `own`.
+        """Return the best plan on a system; None if nothing fits.
 
-        Without a number it cannot run there. None where nothing fits.
+        `own` is the statistic of the original plan on this system, None if it cannot run there.
         """
         found = run(self._space(system), Best(self.objective, 1))
         score = float(found.scores[0, 0]) if len(found) else -math.inf
@@ -171,16 +172,16 @@ class Replanner:
         return self._replanned(score, found.plan.row(0)) if len(found) else None
 
     def foresee(self, changes: Sequence[Change]) -> None:
-        """Search at once for the best plans with several changes of single figures, which are asked for afterwards."""
+        """Search at once for the best plans with several single-parameter changes, which are requested later."""
         if self.objective != TIME or self.case.execution.edition != CORRECTED:
-            return  # of which there is no law that a better machine is never slower
+            return  # only times of this edition never grow on a better machine
         case = self.case
         every = [{}, *changes]
         self._found |= best_of_each(self._space, case.system, every, case.values(every).tolist())
 
     def with_figures(self, values: Change, own: float | None) -> Replanned | None:
-        """Return the best plan on the system with changed figures; arguments as of :meth:`best`."""
-        if (key := key_of(values)) not in self._found:
+        """Return the best plan on the system with changed parameters; arguments as for :meth:`best`."""
+        if (key := change_key(values)) not in self._found:
             return self.best(with_figures(self.case.system, values), own)
         found = self._found[key]
         score = -math.inf if found is None else found.score
@@ -191,10 +192,10 @@ class Replanner:
         return self._replanned(score, self.space.plan(np.array([found.number])).row(0))
 
     def capacity_sweep(self) -> CapacitySweep:
-        """Return the best plan of each capacity of tier 1.
+        """Return the best plan at each capacity of tier 1.
 
-        One search finds all plans that no other one beats both in the statistic and in memory, on a machine without
-        limit: of these the best that fits is the best of all at any capacity.
+        One search on a machine with unlimited memory finds the Pareto front of statistic and memory. At any capacity,
+        the best plan of the front that fits is the best plan of all.
         """
         system, withheld = self.case.system, self._machine(self.case.system).ext.memory.withheld
         large = unlimited(system, (1,))
@@ -214,11 +215,11 @@ class Replanner:
         return capacity_sweep(system.mem1.capacity, withheld, steps, self._score)
 
     def worth(self, felt: Iterable[Effect], idle: Iterable[Effect]) -> list[Effect]:
-        """Return the effects of hardware that are replanned: those of this plan, and of what others may use more."""
+        """Return the hardware effects to replan: effects on this plan, and parts that other plans may use more."""
         offloads = any(True in self.space.switches[name] for name in OFFLOADS)
         procs = self.case.execution.num_procs
         others = (one for one in idle if _used(one.figure, procs, offloads))
-        return [one for one in (*felt, *others) if of_hardware(one.figure)]
+        return [one for one in (*felt, *others) if is_hardware(one.figure)]
 
     def _machine(self, system: System) -> System:
         return EDITIONS[self.case.execution.edition].machine(system)
@@ -230,7 +231,7 @@ class Replanner:
         return value if self.objective.sense == "max" else -value
 
     def _of_own(self, statistic: str, system: System) -> float:
-        """Return a statistic of the plan that was asked about."""
+        """Return a statistic of the original plan."""
         return Case(self.case.model, self.case.execution, system, statistic).on(system)
 
     def _replanned(self, score: float, execution: Execution) -> Replanned:
@@ -240,19 +241,21 @@ class Replanner:
 
 
 def _used(figure: Figure, num_procs: int, offloads: bool) -> bool:
-    """Whether a figure is one of memories or networks, which other plans may use more than this one."""
+    """Return True for parameters of memories and networks that other plans may use more than this one."""
     part = figure.path.partition(".")[0].partition("[")[0]
     if part == "mem2" or figure.path.startswith("ext.host"):
         return offloads
-    if of_network_size(figure):
+    if is_network_size(figure):
+        # A network of half this size must be too small for all processors: otherwise no plan
+        # notices.
         return figure.value // 2 < num_procs
     return part in ("mem1", "networks")
 
 
 def space_around(case: Case, preset: Preset) -> Space:
-    """Return the plans that are searched instead of one: what its framework tries, on as many processors.
+    """Return the search space around a plan: the options that its framework tries, on the same processors.
 
-    The batch, the precision and whatever else the framework does not vary are as in the plan.
+    Batch, precision and everything else that the framework does not vary are taken from the plan.
     """
     e = case.execution
 
@@ -263,6 +266,8 @@ def space_around(case: Case, preset: Preset) -> Space:
         return replace(make_space(*specs, fix=fix, edition=e.edition, preset=known), preset=preset)
 
     space = made({})
+    # Options with a single tried value keep the value of the plan instead, if the framework
+    # supports it.
     held = {
         name: getattr(e, name)
         for name in EXTENSIONS
@@ -274,7 +279,7 @@ def space_around(case: Case, preset: Preset) -> Space:
 
 
 def domain_sizes(system: System, num_procs: int) -> list[tuple[str, int]]:
-    """Return path and values of larger sizes of the innermost network, as far as processors would use them."""
+    """Return path and value of larger sizes of the innermost network, if the processors would use them."""
     path = "networks[0].size"
     if path not in figures_of(system) or len(system.networks) < 2:
         return []

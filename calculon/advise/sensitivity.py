@@ -1,4 +1,4 @@
-"""Sensitivity: what a statistic of a plan depends on, and what more of each figure of the machine is worth."""
+"""Sensitivity: dependence of a statistic of a plan on machine parameters, and the value of improving each."""
 
 from typing import Any
 
@@ -12,8 +12,8 @@ from calculon.advise.sensitivity_of_case import (
     Seen,
     Terms,
     answer,
-    estimated,
-    of_run_in,
+    estimate_named,
+    run_sensitivity_with,
 )
 from calculon.advise.sensitivity_result import Sensitivity
 from calculon.base.errors import Problem, SpecError
@@ -45,22 +45,22 @@ def sensitivity(
     preset: str | None = None,
     seen: Seen | None = None,
 ) -> Sensitivity:
-    """Find what a statistic of a plan, or of its whole run, depends on: elasticities, shadow prices, break-even.
+    """Analyze a statistic of a plan, or of its whole run: elasticities, shadow prices, break-even.
 
     Args:
-        model, execution, system: As in :func:`calculon.estimate`. A number of processors instead of an execution is
-            planned first.
-        of: The statistic, ``total_time`` if absent; with a campaign the figure of the run (``usd``), ``days`` if
-            absent.
-        spread: By which share of its value a figure is lower and higher: ``0.25``, ``"25%"``; ``"calibrated"`` takes
-            the interval of a part where the system was calibrated.
-        replan: Also search the plan again on each changed machine, and for what more memory is worth.
-        against: Another execution: at which value of a figure both are as good; as fast by the tokens of a processor.
-        against_system: Another machine: likewise, with this plan on both; with `replan` the other has the best plan of
-            its own.
-        campaign: The whole run, as in :func:`calculon.campaign`: then its figures have effects, too.
+        model, execution, system: As in :func:`calculon.estimate`. If the execution is a number of processors, the best
+            plan is searched first.
+        of: Statistic, by default ``total_time``; with a campaign a figure of the run (``usd``), by default ``days``.
+        spread: Relative variation of a parameter to both sides: ``0.25``, ``"25%"``; ``"calibrated"`` uses the error of
+            a part if the system was calibrated.
+        replan: Whether to search the plan again on each changed machine, and for the value of more memory.
+        against: Another execution: finds the value of each parameter at which both are equally good; times are compared
+            per token and processor.
+        against_system: Another machine: the same comparison, with this plan on both; with `replan`, the other machine
+            runs its own best plan.
+        campaign: Whole run, as in :func:`calculon.campaign`: its parameters then have effects, too.
         edition, preset: As in :func:`calculon.estimate`.
-        seen: Told after each search of how many it is one.
+        seen: Callback after each search, which receives the total number of searches.
 
     Raises:
         SpecError, Infeasible: For a malformed request, and for a plan that cannot run.
@@ -73,9 +73,11 @@ def sensitivity(
     terms = Terms(spread, replan, against, against_system, seen or (lambda _: None))
     if campaign is not None:
         _check_edition(edition)
-        name = run_figure(DAYS if of is None else of).name  # before anything is planned
+        name = run_figure(DAYS if of is None else of).name  # fail before planning starts
         asked = read_campaign(campaign)
-        return of_run_in(whole_run(model, execution, system, asked, preset=preset), name, terms)
+        return run_sensitivity_with(
+            whole_run(model, execution, system, asked, preset=preset), name, terms
+        )
     statistic = known_statistic(TIME if of is None else of, "sensitivity")
     shape, machine, plan, framework = _asked(model, execution, system, edition, preset)
     check_statistic(statistic.name, "sensitivity", EDITIONS[plan.edition])
@@ -83,19 +85,19 @@ def sensitivity(
 
 
 def _check_edition(edition: str | None) -> None:
-    """Refuse an edition that knows no whole runs."""
+    """Refuse an edition without whole runs."""
     if edition not in (None, CORRECTED):
-        wanted = f"{CORRECTED}, as whole runs are of no other edition"
+        wanted = f"{CORRECTED}, the only edition with whole runs"
         raise SpecError("sensitivity", Problem("edition", wanted, repr(edition)))
 
 
 def _asked(
     model: Any, execution: Any, system: Any, edition: str | None, preset: str | None
 ) -> tuple[Model, System, Execution, Preset]:
-    """Return the records, and the preset of the plan, which runs."""
+    """Return the input records, and the preset of the plan, which must run."""
     if isinstance(execution, int):
         found = best_plan(model, execution, system, preset=preset)
     else:
-        found = estimated("", model, execution, system, edition=edition, preset=preset)
+        found = estimate_named("", model, execution, system, edition=edition, preset=preset)
     assert found.preset is not None
     return found.model, found.system, found.execution, found.preset

@@ -1,4 +1,4 @@
-"""Sensitivity of a statistic of a plan, or of a figure of its whole run: elasticities, searches again, break-even."""
+"""Sensitivity of a statistic of a plan, or of a whole run: elasticities, renewed searches, break-even."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from calculon import inputs
-from calculon.advise.break_even import BreakEven, Rival, break_evens
+from calculon.advise.break_even import Alternative, BreakEven, break_evens
 from calculon.advise.elasticities import (
     STEADY,
     TIMES,
@@ -33,17 +33,17 @@ from calculon.hardware.system import System
 TIME, DAYS = "total_time", "days"
 
 Seen = Callable[[int], None]
-"""What is told after each search of how many it is one."""
+"""Callback after each search, which receives the total number of searches."""
 
-WHY = "calculon why says what would make it run"
+WHY = "calculon why suggests changes that make it run"
 
 CALIBRATED = "calibrated"
-"""Range of each part as residuals of its calibration say, if there are any."""
+"""Range that follows from the calibration residuals of each part, if there are any."""
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Options of a sensitivity; the attributes are arguments of :func:`calculon.sensitivity`."""
+    """Options of a sensitivity analysis; the attributes are arguments of :func:`calculon.sensitivity`."""
 
     spread: float | str = 0.25
     replan: bool = False
@@ -52,7 +52,7 @@ class Terms:
     seen: Seen = lambda _: None
 
     def __post_init__(self) -> None:
-        """Refuse what is no range, and two rivals."""
+        """Refuse a malformed range, and two alternatives at once."""
         if self.against is not None and self.against_system is not None:
             wanted = "another execution or another system"
             raise SpecError("sensitivity", Problem("against", wanted, "both"))
@@ -60,20 +60,20 @@ class Terms:
 
     @property
     def within(self) -> Range:
-        """How far figures are taken."""
+        """Range over which parameters are varied."""
         return read_range(self.spread)
 
 
-def of_run(run: Run, name: str, **options: Any) -> Sensitivity:
-    """Find what a figure of a whole run depends on, by its name; options and errors as of :func:`sensitivity`.
+def run_sensitivity(run: Run, name: str, **options: Any) -> Sensitivity:
+    """Analyze a figure of a whole run, by name; options and errors as for :func:`sensitivity`.
 
-    A figure that is not known, such as money without a price, is an error, too.
+    An unknown figure, such as money without a price, is an error, too.
     """
-    return of_run_in(run, name, Terms(**options))
+    return run_sensitivity_with(run, name, Terms(**options))
 
 
-def of_run_in(run: Run, name: str, terms: Terms) -> Sensitivity:
-    """Return :func:`of_run` in terms that were read."""
+def run_sensitivity_with(run: Run, name: str, terms: Terms) -> Sensitivity:
+    """Return :func:`run_sensitivity` with options that were already read."""
     statistic = run_figure(name)
     check_known(run, statistic)
     found = answer(RunCase(run, name), run.preset, statistic, terms)
@@ -83,7 +83,7 @@ def of_run_in(run: Run, name: str, terms: Terms) -> Sensitivity:
 def largest(run: Run, names: Iterable[str], most: int = 3) -> dict[str, list[dict[str, Any]]]:
     """Return the largest elasticities of some figures of a run as plain data, by the name of the figure.
 
-    Of hardware, prices, power and the campaign; those that are not known are left out.
+    They cover hardware, prices, power and campaign; unknown figures are omitted.
     """
     found, case = {}, RunCase(run, DAYS)
     for name in names:
@@ -97,11 +97,11 @@ def largest(run: Run, names: Iterable[str], most: int = 3) -> dict[str, list[dic
 
 
 def answer(case: Case, preset: Preset, statistic: Column, terms: Terms) -> Sensitivity:
-    """Return all that is asked about a case."""
+    """Return the complete sensitivity analysis of a case."""
     within = terms.within
     _check_calibrated(within, case.system)
-    replanner = _replanner(case, preset) if terms.replan else None  # which some statistics have not
-    found = _found(case, preset, statistic, within)
+    replanner = _replanner(case, preset) if terms.replan else None  # fails early if unsupported
+    found = _effects_on(case, preset, statistic, within)
     if replanner is not None:
         found = replace(found, searched=_searched(case, found, replanner, terms.seen))
     if terms.against is terms.against_system is None:
@@ -111,8 +111,8 @@ def answer(case: Case, preset: Preset, statistic: Column, terms: Terms) -> Sensi
     return replace(found, rival=rival.words, compared=rival.compared, break_evens=even)
 
 
-def _found(case: Case, preset: Preset, statistic: Column, within: Range) -> Sensitivity:
-    """Return what the statistic of a case depends on."""
+def _effects_on(case: Case, preset: Preset, statistic: Column, within: Range) -> Sensitivity:
+    """Return the effects of machine parameters on the statistic of a case."""
     now, every = effects(case, within)
     felt = [one for one in every if one.matters(now)]
     timed = statistic.unit.symbol in TIMES and now > 0
@@ -134,7 +134,7 @@ def read_range(spread: float | str) -> Range:
     """Read a range: a share, a percentage, or :data:`CALIBRATED`.
 
     Raises:
-        SpecError: For anything else, and for a share that is not between 0 and 1.
+        SpecError: For other values, and for a share that is not between 0 and 1.
 
     Examples:
         >>> read_range("25%").share, read_range(0.1).share, read_range("calibrated").calibrated
@@ -155,7 +155,7 @@ def read_range(spread: float | str) -> Range:
 
 
 def _check_calibrated(within: Range, system: System) -> None:
-    """Refuse ranges of calibrated parts where none is."""
+    """Refuse calibrated ranges if the system was not calibrated."""
     if within.calibrated and not system.calibration.spreads:
         wanted = f"a share such as 25%, as no part of {system.name} was calibrated"
         raise SpecError("sensitivity", Problem("range", wanted, CALIBRATED))
@@ -164,7 +164,7 @@ def _check_calibrated(within: Range, system: System) -> None:
 def _replanner(
     case: Case, preset: Preset, system: System | None = None
 ) -> Replanner | RunReplanner:
-    """Return what searches for the best plan of a case, or for that on another system."""
+    """Return a replanner for a case, or for its plan on another system."""
     plan = Case(case.model, case.execution, system or case.system, case.statistic)
     return (
         RunReplanner(case.run, plan, preset)
@@ -179,6 +179,7 @@ def _searched(
     """Search the plan again on the changed machines."""
     figures = replanner.worth(found.effects, found.idle)
     sizes = domain_sizes(case.system, case.execution.num_procs)
+    # Plus the unchanged machine and the capacity sweep.
     count = sum(end is not None for one in figures for end in (one.low, one.high)) + len(sizes) + 2
 
     def at(path: str, value: float | None, own: float | None) -> Replanned | None:
@@ -192,7 +193,7 @@ def _searched(
     ends_of = ({path: end} for path, ends in changed.items() for end in ends if end is not None)
     replanner.foresee([*ends_of, *({path: size} for path, size in sizes)])
     best = replanner.with_figures({}, found.value)
-    assert best is not None  # at least the plan itself
+    assert best is not None  # the original plan is always a candidate
     seen(count)
     ends = {
         path: (at(path, one.low, one.at_low), at(path, one.high, one.at_high))
@@ -209,19 +210,19 @@ def _searched(
     return Searched(now=best, ends=ends, sizes=larger, staircase=stairs)
 
 
-def _rival(case: Case, found: Sensitivity, terms: Terms) -> Rival:
-    """Return what a plan is compared with: another one, or the same on another machine, planned again if this one was.
+def _rival(case: Case, found: Sensitivity, terms: Terms) -> Alternative:
+    """Return the alternative: another plan, or the plan of another machine, planned again if this one was.
 
     Raises:
-        Infeasible: When it cannot run.
+        Infeasible: If the alternative cannot run.
     """
     plan: Any = found.execution
     mine = "this plan"
     if terms.against is not None:
         words = terms.against if isinstance(terms.against, str) else "the other plan"
-        other = estimated(words, found.model, terms.against, found.system)
+        other = estimate_named(words, found.model, terms.against, found.system)
         compared = f"{mine} against {words}"
-        return Rival(case.beside(other), words, compared, same_machine=True)
+        return Alternative(case.for_plan(other), words, compared, same_machine=True)
     machine = inputs.system(terms.against_system)
     compared = f"{mine} on both machines"
     if found.searched is not None:
@@ -233,21 +234,21 @@ def _rival(case: Case, found: Sensitivity, terms: Terms) -> Rival:
         plan = inputs.execution(best.execution)
         mine += "" if found.searched.now.kept else ", which is not the best here,"
         compared = f"{mine} against the best plan of {machine.name}"
-    other = estimated("", found.model, plan, machine)
-    return Rival(case.beside(other), machine.name, compared, same_machine=False)
+    other = estimate_named("", found.model, plan, machine)
+    return Alternative(case.for_plan(other), machine.name, compared, same_machine=False)
 
 
-def estimated(name: str, model: Any, execution: Any, system: Any, **terms: Any) -> Estimate:
-    """Return an estimate; errors say by name which execution they are of, where it has one.
+def estimate_named(name: str, model: Any, execution: Any, system: Any, **terms: Any) -> Estimate:
+    """Return an estimate; error messages name the execution if it has a name.
 
     Raises:
-        SpecError, Infeasible: As :func:`calculon.estimate`; where the execution cannot run, with a hint to ``calculon
+        SpecError, Infeasible: As :func:`calculon.estimate`; if the execution cannot run, with a hint to ``calculon
             why``.
     """
     try:
         return estimate(model, execution, system, **terms)
     except SpecError as error:
-        own = name and error.file == "execution"  # fields that contradict each other
+        own = name and error.file == "execution"  # a contradiction between fields
         raise SpecError(name if own else error.file, error.problems) from None
     except Infeasible as error:
         text = f"{name}: {error}" if name else f"{error}"
@@ -255,8 +256,8 @@ def estimated(name: str, model: Any, execution: Any, system: Any, **terms: Any) 
         raise Infeasible(error.reason, f"{text}. Hint: {WHY}", *sizes) from None
 
 
-def _even(case: Case, found: Sensitivity, rival: Rival) -> tuple[BreakEven, ...]:
-    """Return the break-even of each figure with an effect on either plan."""
+def _even(case: Case, found: Sensitivity, rival: Alternative) -> tuple[BreakEven, ...]:
+    """Return the break-even of each parameter with an effect on either plan."""
     figures = {one.figure.path: one.figure for one in found.effects}
     if rival.same_machine:
         now, others = effects(rival.case, found.within)
@@ -265,7 +266,7 @@ def _even(case: Case, found: Sensitivity, rival: Rival) -> tuple[BreakEven, ...]
 
 
 def _weight(case: Case) -> float:
-    """Return what makes the time of a step one of a token on a processor; other statistics are compared as they are."""
+    """Return the factor that converts a step time to processor time per token; 1 for other statistics."""
     e = case.execution
     tokens = e.batch_size * (e.seq_length or case.model.seq_size)
     return e.num_procs / tokens if case.statistic == TIME else 1.0

@@ -1,4 +1,4 @@
-"""Result of a sensitivity analysis: elasticities, plans that are searched again, and break-even."""
+"""Result of a sensitivity analysis: elasticities, replanned executions, and break-even values."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from calculon.advise.break_even import BreakEven
 from calculon.advise.elasticities import STEADY, Effect, Range, Total, described
 from calculon.advise.replanned import CapacitySweep, Replanned
-from calculon.base.display import Tabular, columns_of, drawn
+from calculon.base.display import Tabular, columns_of, draw_result
 from calculon.base.frozen import dataclass
 from calculon.base.records import Column
 from calculon.campaign.assumed import assumed_defaults
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Searched:
-    """The best plans on the changed machines.
+    """Best plans on the changed machines.
 
     Attributes:
-        now: The best plan on the machine as it is.
-        ends: By path the best plans with the figure at both ends of its range; None where nothing fits, or at no end.
-        sizes: By a larger size of the innermost network the statistic of the same plan, None where it cannot run, and
+        now: Best plan on the unchanged machine.
+        ends: Best plans by path with the parameter at both ends of its range; None if nothing fits or there is no end.
+        sizes: By a larger size of the innermost network: the statistic of the same plan (None if it cannot run), and
             the best plan.
-        staircase: The best plan at each capacity of memory.
+        staircase: Best plan at each memory capacity.
     """
 
     now: Replanned
@@ -47,16 +47,18 @@ class Searched:
     staircase: CapacitySweep
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data."""
+        """Return the plans as plain data."""
 
-        def told(one: Replanned | None) -> dict[str, Any] | None:
+        def as_dict(one: Replanned | None) -> dict[str, Any] | None:
             return None if one is None else one.to_dict()
 
         return {
             "now": self.now.to_dict(),
-            "ends": {path: [told(low), told(high)] for path, (low, high) in self.ends.items()},
+            "ends": {
+                path: [as_dict(low), as_dict(high)] for path, (low, high) in self.ends.items()
+            },
             "sizes": {
-                str(size): {"same_plan": value, "best": told(best)}
+                str(size): {"same_plan": value, "best": as_dict(best)}
                 for size, (value, best) in self.sizes.items()
             },
             "capacity": self.staircase.to_dict(),
@@ -71,16 +73,16 @@ class Sensitivity(Tabular):
         model, execution, system: The plan.
         preset: Framework of the plan.
         statistic: The statistic.
-        within: How far figures were taken.
-        value: The statistic now.
-        effects: The effects of the figures of the system, the largest swing first; those without effect are left out.
-        idle: The figures without effect, in the order of the file.
-        total: The sum of the elasticities, of times.
-        searched: The same with the plan searched again.
-        rival: What the break-even is with; empty without one.
-        compared: Which two plans it compares, in words.
-        break_evens: Values of figures at which the plan is as good as the rival.
-        campaign: The whole run, of whose figures the statistic is one; None of a statistic of a step.
+        within: Range over which parameters were varied.
+        value: Present value of the statistic.
+        effects: Effects of the system parameters, largest swing first; parameters without effect are omitted.
+        idle: Parameters without effect, in file order.
+        total: Sum of the elasticities; only for times.
+        searched: Best plans on the changed machines, if the plan was searched again.
+        rival: Name of the alternative of the break-even; empty without one.
+        compared: Description of the two compared plans.
+        break_evens: Parameter values at which the plan is as good as the alternative.
+        campaign: Whole run whose figure the statistic is; None for a statistic of a step.
     """
 
     model: Model
@@ -100,10 +102,10 @@ class Sensitivity(Tabular):
     campaign: Campaign | None = None
 
     def __getitem__(self, path: str) -> Effect:
-        """Return the effect of a figure by its path.
+        """Return the effect of a parameter by its path.
 
         Raises:
-            KeyError: When the figure has no effect, or is none of the system.
+            KeyError: If the parameter has no effect or does not exist.
         """
         return self._by_path[path]
 
@@ -113,7 +115,7 @@ class Sensitivity(Tabular):
 
     @property
     def fits(self) -> float | None:
-        """Probability that the plan fits in tier-1 memory; None if it is unknown."""
+        """Probability that the plan fits in tier-1 memory; None if unknown."""
         return self._estimate.stats.get(FITS)
 
     @property
@@ -127,14 +129,14 @@ class Sensitivity(Tabular):
 
     @property
     def elasticities(self) -> dict[str, float]:
-        """The elasticity with each figure that has one, by path."""
+        """Elasticity with respect to each parameter that has one, by path."""
         return {
             one.figure.path: one.elasticity for one in self.effects if one.elasticity is not None
         }
 
     @cached_property
     def _of_other_plans(self) -> tuple[Effect, ...]:
-        """The figures without effect on this plan that have one on the best."""
+        """Parameters without effect on this plan that affect the best plan."""
         if self.searched is None:
             return ()
         ends, now = self.searched.ends, self.searched.now.value
@@ -149,28 +151,28 @@ class Sensitivity(Tabular):
 
     @property
     def without_effect(self) -> list[str]:
-        """Paths of the figures without effect on any plan."""
+        """Paths of the parameters without effect on any plan."""
         return [one.figure.path for one in self.idle if one not in self._of_other_plans]
 
     @property
     def assumed(self) -> list[dict[str, Any]]:
-        """Unstated defaults of a whole run, including prices and powers; none for a step."""
+        """Defaults of the whole run that were not stated, including prices and powers; empty for a step."""
         if self.campaign is None:
             return []
         return [*assumed_defaults(self.campaign, [self.system.name]), *self._of_system]
 
     @property
     def _of_system(self) -> Iterator[dict[str, Any]]:
-        """Yield the prices and powers of the system with an effect as plain data, with their sources."""
+        """Effective prices and powers of the system as plain data, with their sources."""
         for one in (effect.figure for effect in self.effects):
             if one.path.startswith(OF_WHOLE_RUNS):
                 record: Any = reduce(getattr, one.place[:-1], self.system)
                 source = f"{record.source}, {record.date}"
-                told = {"field": one.path, "value": one.value, "unit": one.unit}
-                yield told | {"source": source, "counts": True}
+                row = {"field": one.path, "value": one.value, "unit": one.unit}
+                yield row | {"source": source, "counts": True}
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return a row of plain data for each effect, with the values of the best plans where they were searched."""
+        """Return a row of plain data for each effect, including the values of replanned executions."""
         ends = {} if self.searched is None else self.searched.ends
         rows = []
         for row in described((*self.effects, *self._of_other_plans)):
@@ -182,7 +184,7 @@ class Sensitivity(Tabular):
         return rows
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain data."""
+        """Return the analysis as plain data."""
         edition = self.execution.edition
         asked: dict[str, Any] = {"execution": {"fields": self.execution.to_dict()}}
         if self.campaign is not None:
@@ -241,18 +243,17 @@ class Sensitivity(Tabular):
     def plot(
         self, kind: str = "tornado", *, interactive: bool = False
     ) -> "Figure | InteractiveFigure":
-        """Draw what the statistic depends on.
+        """Draw the effects on the statistic.
 
         Args:
-            kind: ``tornado`` (default): how far the statistic goes with each figure lower and higher, the longest bar
-                first.
-            interactive: As the page in a browser draws it (extra ``web``): a plotly Figure. With ``replan=True`` the
-                time of a step also has ``capacity``: that of the best plan over the memory of a processor.
+            kind: ``tornado`` (default): range of the statistic as each parameter is varied, longest bar first.
+            interactive: Draw it like the web page (extra ``web``): a plotly Figure. With ``replan=True`` a step time
+                also has ``capacity``: time of the best plan over the memory per processor.
 
         Raises:
-            SpecError: For another kind, and where the library is missing.
+            SpecError: For an unknown kind, and if the library is missing.
         """
-        return drawn(self, kind, interactive=interactive)
+        return draw_result(self, kind, interactive=interactive)
 
     def __repr__(self) -> str:
         most = ", ".join(f"{one.figure.path} {one.elasticity:+.2f}" for one in self._most)

@@ -1,4 +1,4 @@
-"""A plan of one's own, as it is stated: in words, as a mapping, or in a file."""
+"""Parser of the user's own plan: in words, as a mapping, or from a file."""
 
 from collections.abc import Mapping
 from dataclasses import field, replace
@@ -43,18 +43,18 @@ class StatedPlan:
         return replace(self, fields={**said, **(self.fields or {})}, words={})
 
 
-def read_mine(source: Source, num_procs: int | None = None) -> StatedPlan:
+def read_baseline(source: Source, num_procs: int | None = None) -> StatedPlan:
     """Read a plan: ``NAME=VALUE`` pairs, a mapping, the name of an execution or its file, or a launch file.
 
     Args:
         source: The plan.
-        num_procs: Processors of a launch file that does not say how many.
+        num_procs: Processors for a launch file that does not state them.
 
     Raises:
-        SpecError: With every name that is none of an execution.
+        SpecError: With all names that are not fields of an execution.
 
     Examples:
-        >>> read_mine("tp=8 pp=4 mbs=1").fields
+        >>> read_baseline("tp=8 pp=4 mbs=1").fields
         {'tensor_par': 8, 'pipeline_par': 4, 'microbatch_size': 1}
     """
     given = as_mapping(source)

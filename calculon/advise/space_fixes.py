@@ -1,4 +1,4 @@
-"""Fixes of a search space in which nothing fits: changes of it, each with the plan that a search found then."""
+"""Fixes of a search space in which nothing fits: changes of the space, each verified by a search."""
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,45 +21,45 @@ from calculon.declarations.statistics import FITS, RISK
 from calculon.estimate.estimate import Estimate, estimate
 from calculon.estimate.memory_limit import errors_of
 from calculon.plan.columns import divisors
+from calculon.search.conditions import Condition
 from calculon.search.driver import run
 from calculon.search.objective import Objective
 from calculon.search.ranking import Best
 from calculon.search.search_result import SearchResult
 from calculon.search.space import Space, Values
-from calculon.search.where import Condition
 from calculon.search.within_risk import both, search_within_risk
 
 BEST = Objective.parse("sample_rate")
 
 PRODUCTS = (16, 24, 32, 40, 48, 64, 80, 96, 128, 141, 180, 192, 256, 288)
-"""GiB of tier-1 memory that processors are sold with."""
+"""Tier-1 memory sizes in GiB of processors on the market."""
 
 MOST_TIMES = 1024
-"""Times the processors that are tried at most."""
+"""Maximum factor by which the number of processors grows."""
 
 SECONDS = 5.0
-"""CPU time from which on nothing further is tried: large spaces take long."""
+"""CPU time after which no further fix is tried: large spaces take long."""
 
 MOST_SEARCHES = 6
-"""Searches of one kind, where each of many values may do."""
+"""Maximum number of searches for one kind of fix."""
 
 MOST_ROWS = 4000
-"""Executions that options are tried on at once."""
+"""Maximum number of executions on which options are tried at once."""
 
 MOST_OPTIONS = 3
-"""Options that are tried together at most, and that are listed."""
+"""Maximum number of options that are combined, and of fixes that are listed."""
 
 _ACTIVATIONS = ("activations", "checkpoints", "activation gradients")
 
 _HALF = 0.5
-"""Share of the memory from which on activations fill it."""
+"""Share of the memory from which on activations count as filling it."""
 
 _SPLIT = (*STATED_DEGREES, "batch_size")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpaceFix:
-    """A change of a space after which an execution fits.
+    """Change of a space after which an execution fits.
 
     Attributes:
         kind: ``memory`` (the least that is enough), ``product`` (memory that processors have), ``processors``,
@@ -82,7 +82,7 @@ def space_fixes(
     unwanted: bool = False,
     risk: float = RISK,
 ) -> tuple[SpaceFix, ...]:
-    """Return the fixes of a space: settings first, the fastest plan first, and then other machines.
+    """Return the fixes of a space: settings first, sorted by time, and then other machines.
 
     The kinds that the nearest infeasible executions ask for are tried. If executions fit, but are `unwanted` because
     they do not meet the condition, only settings and more processors are. Plans have a `risk` of running out of memory
@@ -101,7 +101,7 @@ def space_fixes(
 
 
 class _SpaceFixSearch:
-    """Searches changed spaces, as long as there is time."""
+    """Search in changed spaces within a time limit."""
 
     def __init__(
         self,
@@ -115,13 +115,13 @@ class _SpaceFixSearch:
 
     @property
     def out_of_time(self) -> bool:
-        """Whether nothing further is tried."""
+        """True if the time limit is exceeded."""
         return time.process_time() > self._end
 
     def best(self, space: Space) -> Estimate | None:
         """Return the fastest execution of a space, within the risk if there is one; None if nothing fits.
 
-        And if no time is left.
+        None as well if the time limit is exceeded.
         """
         if self.out_of_time or not space.units:
             return None
@@ -133,7 +133,7 @@ class _SpaceFixSearch:
         return found[0]
 
     def _searched(self, space: Space, further: str | None) -> SearchResult:
-        """Search the fastest execution that also meets a further condition."""
+        """Search for the fastest execution that also meets a further condition."""
         text = both(None if self.where is None else self.where.expression.text, further)
         runs = space.campaign is not None
         condition = None if text is None else Condition.parse(text, whole_runs=runs)
@@ -169,7 +169,7 @@ class _SpaceFixSearch:
             needed = {one.tier: one.needed * self._headroom(one) for one in several}
             larger = with_memory(space.system, needed)
             change = {f"mem{tier}": getattr(larger, f"mem{tier}").capacity for tier in needed}
-            found = estimate(space.model, execution, larger)  # no other needs as little
+            found = estimate(space.model, execution, larger)  # no other execution needs as little
             yield SpaceFix(kind="memory", change=change, found=found)
             sold = next((g * GIB for g in PRODUCTS if g * GIB >= larger.mem1.capacity), None)
             if tuple(needed) != (1,) or sold is None:
@@ -183,13 +183,15 @@ class _SpaceFixSearch:
         execution = one.estimate.execution
         errors = errors_of(self.space.model, execution.preset, execution.zero_stage)
         known = errors is not None and one.fits is not None and 0 < self.risk < 1
-        return max(1.0, errors.room(1 - self.risk)) if errors is not None and known else 1.0
+        return (
+            max(1.0, errors.capacity_ratio(1 - self.risk)) if errors is not None and known else 1.0
+        )
 
     def more_processors(self) -> Iterator[SpaceFix]:
         """Yield the next multiple, or power of two, of the processors on which something fits within the risk.
 
-        Counts are tried with what needs the least memory in the nearest infeasible execution; if that fits, with
-        everything.
+        Each count is first tried with the memory options of the nearest infeasible execution, which is fast; if that
+        fits, with the complete space.
         """
         thrifty: dict[str, Values] = {}
         for one in self.nearest[:1]:
@@ -206,7 +208,7 @@ class _SpaceFixSearch:
         yield from self._first_within_risk(fixes)
 
     def nearby_processors(self) -> Iterator[SpaceFix]:
-        """Yield the next counts, below and above, on which something fits; of those tried, else of powers of two."""
+        """Yield the next smaller and larger counts on which something fits, or else powers of two."""
         count = self.space.num_procs
         powers = [2**k for k in range(count.bit_length()) if 2**k < count]
         ways: list[tuple[Iterable[int], Iterable[int]]] = [
@@ -222,7 +224,7 @@ class _SpaceFixSearch:
                     break
 
     def batches(self) -> Iterator[SpaceFix]:
-        """Yield the next batches, below and above, that some data-parallel degree divides."""
+        """Yield the next smaller and larger batches that some data-parallel degree divides."""
         batch, degrees = self.space.max_batch_size, divisors(self.space.num_procs)
         below = {batch - (batch % d or d) for d in degrees} - {0}
         above = {batch + d - batch % d for d in degrees}
@@ -231,7 +233,7 @@ class _SpaceFixSearch:
             yield from self.first("batch", "batch_size", spaces)
 
     def freed(self) -> Iterator[SpaceFix]:
-        """Yield the fields that are held at a value, and for which another value helps."""
+        """Yield the fixed fields for which another value helps."""
         fix = self.space.fix
         for name in (one for one in fix if one != "batch_size"):
             others = {other: values for other, values in fix.items() if other != name}
@@ -239,15 +241,19 @@ class _SpaceFixSearch:
                 yield SpaceFix(kind="freed", change={name: None}, found=found)
 
     def options(self) -> Iterator[SpaceFix]:
-        """Yield options that the framework has and the search does not try: those that help alone, or else a few.
+        """Yield untried options of the framework: those that help alone, or else small combinations.
 
-        They are tried on the nearest infeasible executions, on all splits. Options with which these fit are searched.
+        They are evaluated on the nearest infeasible executions, on all splits; only options that make these fit are
+        searched.
         """
         space = self.space
         untried = memory_savers(space, activations=self._filled_by_activations)
         for size in range(1, MOST_OPTIONS + 1):
             several = [dict(some) for some in combinations(untried, size)]
+            # Two values of one option collapse in the mapping: such combinations are dropped.
             several = [values for values in several if len(values) == size]
+            # Large spaces have many splits: evaluating all options on all of them would take
+            # minutes.
             if len(several) * len(space.units) * len(self.nearest) > MOST_ROWS:
                 return
             found = [(values, self._with_options(values)) for values in self._fitting(several)]
@@ -261,13 +267,13 @@ class _SpaceFixSearch:
                 return
 
     def _with_options(self, values: Mapping[str, Any]) -> Estimate | None:
-        """Return the fastest execution with these values added to the space, and held: nothing fits without them."""
+        """Return the fastest execution of the space with these values added and fixed; nothing fits without them."""
         held = {name: (value,) for name, value in values.items()}
         add, fix = {**self.space.add, **held}, {**self.space.fix, **held}
         return self.best(replace(self.space, add=add, fix=fix))
 
     def _fitting(self, several: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-        """Return options with which the nearest infeasible executions fit on some split, the fastest first."""
+        """Return options that make the nearest infeasible executions fit on some split, fastest first."""
         places, rows = self._on_splits(several)
         if not rows:
             return []
@@ -275,6 +281,7 @@ class _SpaceFixSearch:
         for one in self.nearest:
             near = Neighborhood(self.space.model, one.estimate.execution, self.space.system)
             tried = near.evaluate_rows(rows)
+            # Rows that exceed memory by less than the prediction error are too risky to recommend.
             times += np.where(tried.uncertain, np.nan, tried.time).tolist()
         order = [row for row in np.argsort(times, kind="stable") if np.isfinite(times[row])]
         first = dict.fromkeys(places[row % len(rows)] for row in order)
@@ -283,7 +290,7 @@ class _SpaceFixSearch:
     def _on_splits(
         self, several: Sequence[Mapping[str, Any]]
     ) -> tuple[list[int], list[Mapping[str, Any]]]:
-        """Return options, by their place, on all splits of the space: the changed fields of an execution for each."""
+        """Return the index of each option, and its changed fields, for all splits of the space."""
         places: list[int] = []
         rows: list[Mapping[str, Any]] = []
         for (place, values), unit in product(enumerate(several), self.space.units):
@@ -303,7 +310,7 @@ class _SpaceFixSearch:
         return places, rows
 
     def sequence(self) -> Iterator[SpaceFix]:
-        """Yield the longest of shorter sequences that fits, if activations fill the memory."""
+        """Yield the longest shorter sequence that fits, if activations fill the memory."""
         space = self.space
         if space.edition == PUBLISHED or "seq_length" in space.fix:
             return
@@ -316,20 +323,21 @@ class _SpaceFixSearch:
 
     @property
     def _filled_by_activations(self) -> bool:
-        """Whether activations fill the memory of the nearest infeasible execution."""
+        """True if activations fill the memory of the nearest infeasible execution."""
         first = self.nearest[0]
         size = sum(size for kind, size in first.parts.items() if kind in _ACTIVATIONS)
         return size >= _HALF * first.needed
 
 
 def _multiples(count: int) -> list[int]:
-    """Return the counts that are tried if more processors are needed."""
+    """Return the processor counts to try if more are needed."""
     multiples = {count * 2**k for k in range(1, MOST_TIMES.bit_length())}
+    # Powers of two help if an odd factor of the present count is what prevents a split.
     powers = {2**k for k in range((count * MOST_TIMES).bit_length())}
     return sorted(multiples | {power for power in powers if power > count})
 
 
 def _with_batch(space: Space, batch: int) -> Space:
-    """Return the space with another batch, held if the old one is."""
+    """Return the space with another batch, fixed if the old one is."""
     held = {"batch_size": (batch,)} if "batch_size" in space.fix else {}
     return replace(space, max_batch_size=batch, fix={**space.fix, **held})

@@ -1,4 +1,4 @@
-"""The memory that every stage of an execution needs, whether it is there or not, and what fills it."""
+"""Memory that every pipeline stage of an execution needs, regardless of capacity, and its contents."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,13 +20,13 @@ _NEEDED = ("proc_mem_tier1_cap_req", "proc_mem_tier2_cap_req")
 
 @dataclass(frozen=True, slots=True)
 class StageNeed:
-    """The memory of a processor of one pipeline stage.
+    """Memory per processor of one pipeline stage.
 
     Attributes:
-        stage: The stage, from 0.
-        blocks: Its blocks.
-        needed, available: Bytes of both tiers that it needs, and that there are.
-        parts: For both tiers bytes by kind, the largest first; those that are 0 are left out.
+        stage: Number of the stage, from 0.
+        blocks: Number of blocks.
+        needed, available: Needed and available bytes of both tiers.
+        parts: Bytes by kind for both tiers, largest first, without zeros.
     """
 
     stage: int
@@ -36,11 +36,11 @@ class StageNeed:
     parts: tuple[Mapping[str, float], Mapping[str, float]]
 
     def over(self, tier: int) -> float:
-        """Return the bytes of tier 1 or 2 that it needs beyond what there is; below 0 where some are left."""
+        """Return the bytes of tier 1 or 2 over the limit; negative if memory is left."""
         return self.needed[tier - 1] - self.available[tier - 1]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data."""
+        """Return the need as plain data."""
         return {
             "stage": self.stage,
             "blocks": self.blocks,
@@ -75,10 +75,11 @@ def _needs(
     rows: Sequence[Mapping[str, Any]],
     there: tuple[float, float],
 ) -> tuple[StageNeed, ...]:
-    """Return the memory of stages by their rows, or of the only one."""
+    """Return the memory of stages by their rows, or of a single stage."""
     whole = {"stage": 0, "blocks": model.num_blocks}
     found = []
     for row in rows or [whole]:
+        # Figures of the stage override figures of the whole execution.
         own = {**stats, **row}
         kinds = memory_by_kind(own, fields, int(row["blocks"]))
         needed = tuple(float(own[name] or 0.0) for name in _NEEDED)
@@ -96,5 +97,5 @@ def _needs(
 
 
 def largest_first(sizes: Mapping[str, float]) -> dict[str, float]:
-    """Return sizes by kind, the largest first, without those that are 0."""
+    """Return sizes by kind, largest first, without zeros."""
     return dict(sorted(((k, size) for k, size in sizes.items() if size > 0), key=lambda x: -x[1]))

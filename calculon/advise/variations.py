@@ -1,7 +1,8 @@
-"""Variations of one execution, as columns: some fields are changed, and others follow from them.
+"""Variations of one execution as columns: some fields change, and others follow from them.
 
-Fields that follow are no decisions: replicas follow from the split of the processors, fields that a preset derives from
-other fields follow unless they are stated, and options that have no meaning with the others get their default.
+Following fields are no decisions: replicas follow from the split of the processors, fields that a preset derives from
+other fields follow unless they are stated, and options without meaning in combination with the others get their
+default.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -14,23 +15,32 @@ from calculon.base.units import Array
 from calculon.declarations.execution import Execution
 from calculon.declarations.model import Model
 from calculon.declarations.presets import find_preset
-from calculon.plan.columns import DEFAULTS, FIELDS, code, divisors, field_of, held, parse, type_of
+from calculon.plan.columns import (
+    DEFAULTS,
+    FIELDS,
+    code,
+    divisors,
+    encoded,
+    field_of,
+    parse,
+    type_of,
+)
 from calculon.plan.mesh import DEGREES
 from calculon.plan.plan import NAMES, Plan, all_fields
 
 UNSPLIT = ("auto", "0")
-"""Values of ``zero_stage`` that split nothing by themselves."""
+"""Values of ``zero_stage`` that shard nothing by themselves."""
 
 Fields = dict[str, Any]
 
 Rows = Mapping[str, tuple[Array, Array]]
-"""Changed fields: the rows that change, and their values as columns hold them."""
+"""Changed fields: the rows that change, and their values as stored in columns."""
 
 _ASKED = ("microbatch_size", *(one.name for one in FIELDS if one.declaration.of == "question"))
-"""Fields that stay as asked, though a preset could derive them: processors from their split."""
+"""Fields that stay as requested, although a preset could derive them: processors from their split."""
 
 _ENDLESS = 10_000
-"""Values from which on a range of a declaration has no end."""
+"""Length from which on a range in a declaration counts as unbounded."""
 
 
 class Variations:
@@ -38,16 +48,16 @@ class Variations:
 
     Args:
         model, execution: The execution may break rules.
-        following: Fields that nobody stated: they follow from the others, whatever they are now.
+        following: Fields that were not stated: they follow from the others, whatever their present value.
 
     Attributes:
-        broken: Fields that do not have the value that follows from the others of the execution. They keep their value:
-            to give them the one that follows is a change, too.
+        broken: Fields that do not have the value that follows from the other fields. They keep their value: changing it
+            to the value that follows is a change like any other.
     """
 
     def __init__(self, model: Model, execution: Execution, following: Collection[str] = ()):
         before = all_fields(execution)
-        self._model, self._base = model, {name: held(name, one) for name, one in before.items()}
+        self._model, self._base = model, {name: encoded(name, one) for name, one in before.items()}
         self._preset = find_preset(execution.preset)
         usual = self._preset.usual(before)
         self._derived = tuple(
@@ -63,7 +73,7 @@ class Variations:
     def _broken(self) -> frozenset[str]:
         """Return the fields that do not have the value that follows from the others.
 
-        Fields that a preset derives are left out if it would derive another value after the others are corrected.
+        Fields that a preset derives are excluded if correcting the others would derive another value.
         """
         alone = self.table(1, {})
         corrected = {name: getattr(alone, name)[0] for name in NAMES}
@@ -72,7 +82,7 @@ class Variations:
             broken.add("data_par")
         table = _VariationTable(corrected, 1, {}, (), {})
         for name in broken.intersection(self._derived):
-            if held(name, self._preset.computed(name, table)) != self._base[name]:
+            if encoded(name, self._preset.computed(name, table)) != self._base[name]:
                 broken.remove(name)
         return frozenset(broken)
 
@@ -81,8 +91,8 @@ class Variations:
 
         Args:
             rows: Number of variations.
-            changes: Fields that are changed. A change that others rule out has the value that follows from them.
-            followed: The rows in which a broken field gets the value that follows from the others.
+            changes: Fields that change. A change that others rule out is replaced by the value that follows from them.
+            followed: Rows in which a broken field gets the value that follows from the others.
         """
         table = _VariationTable(self._base, rows, changes, self.broken, followed or {})
         malformed = np.full(rows, -1, np.int8)
@@ -90,22 +100,22 @@ class Variations:
         for name in self._derived:
             _derive(table, self._preset.computed(name, table), name, malformed)
         _published(table, self._model)
-        for _ in range(2):  # a field may need one that needs a third
+        for _ in range(2):  # a field may depend on a field that depends on a third one
             _without_meaning(table)
         return table.plan(malformed)
 
     def of_rows(self, rows: Sequence[Mapping[str, Any]]) -> Plan:
-        """Return a table with a row for each of several changes, their values as files have them."""
+        """Return a table with a row for each set of changes, with values as in files."""
         changes: dict[str, tuple[Array, Array]] = {}
         for name in dict.fromkeys(name for row in rows for name in row):
             places = [place for place, row in enumerate(rows) if name in row]
-            values = [held(name, rows[place][name]) for place in places]
+            values = [encoded(name, rows[place][name]) for place in places]
             changes[name] = np.array(places), np.array(values, type_of(name))
         return self.table(len(rows), changes)
 
 
 def varied(model: Model, execution: Execution, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of an execution with some of them changed, as files have them."""
+    """Return the fields of an execution with some of them changed, as in files."""
     if (preset := changes.get("preset", execution.preset)) != execution.preset:
         execution = _under(execution, preset)
     table = Variations(model, execution).of_rows([changes])
@@ -113,7 +123,7 @@ def varied(model: Model, execution: Execution, changes: Mapping[str, Any]) -> di
 
 
 def _under(execution: Execution, name: str) -> Execution:
-    """Return an execution under another preset, which fills in the fields that are as the present preset has them."""
+    """Return an execution with another preset, which replaces the fields that have the present preset's values."""
     before = all_fields(execution)
     usual = find_preset(execution.preset).usual(before)
     kept = {n: v for n, v in before.items() if n in _ASKED or usual.get(n, ...) != v}
@@ -122,7 +132,7 @@ def _under(execution: Execution, name: str) -> Execution:
 
 
 class _VariationTable(Mapping[str, Any]):
-    """Columns of variations as expressions of presets read them: named values as text, unchanged ones as one value."""
+    """Columns of variations for preset expressions: named values as text, unchanged fields as scalars."""
 
     def __init__(
         self,
@@ -139,36 +149,37 @@ class _VariationTable(Mapping[str, Any]):
         for name, free in followed.items():
             self._held[name][free] = False
         for name, (places, values) in changes.items():
+            # Only changed fields become arrays: most of the hundred fields stay scalars.
             column: Array = np.full(rows, base[name], type_of(name))
             stated = np.zeros(rows, bool)
             column[places], stated[places] = values, True
             self._columns[name], self._stated[name] = column, stated
 
     def of(self, name: str) -> Any:
-        """Return a column, or the one value of all rows."""
+        """Return a column, or the scalar value of all rows."""
         return self._columns.get(name, self.base[name])
 
     def is_one(self, name: str, *values: str) -> Any:
-        """Return whether a field has one of some named values."""
+        """Return a mask of the rows in which a field has one of some named values."""
         return _table(name, values)[self.of(name)]
 
     def stated(self, name: str) -> Any:
-        """Return the rows in which a field is changed."""
+        """Return a mask of the rows in which a field is changed."""
         return self._stated.get(name, False)
 
     def free(self, name: str, where: Any) -> Array:
-        """Return the rows, of some, in which a field follows from others: not those in which it stays broken."""
+        """Return the given rows in which a field follows from others, without rows in which it stays broken."""
         rows: Array = np.broadcast_to(where, self.rows)
         return rows & ~self._held[name] if name in self._held else rows
 
     def put(self, name: str, where: Any, values: Any) -> None:
-        """Set a field in some rows; a broken one only where it follows."""
+        """Set a field in some rows; a broken field only in rows in which it follows."""
         where, now = self.free(name, where), self.of(name)
         if where.any() and not np.array_equal(found := np.where(where, values, now), now):
             self._columns[name] = np.broadcast_to(found, self.rows).astype(type_of(name))
 
     def plan(self, malformed: Array) -> Plan:
-        """Return the table."""
+        """Return the table as a plan."""
         columns = {
             name: self._columns[name]
             if name in self._columns
@@ -194,12 +205,12 @@ class _VariationTable(Mapping[str, Any]):
 
 @cache
 def _table(name: str, values: tuple[str, ...]) -> Array:
-    """Return which named values of a field, by their code, are among some."""
+    """Return a mask over the named values of a field, by code, that are in `values`."""
     return np.array([one in values for one in field_of(name).declaration.choices])
 
 
 def _replicas(table: _VariationTable, malformed: Array) -> None:
-    """Set the replicas that the split of the processors leaves; a split that leaves none is malformed."""
+    """Set the data-parallel degree that the split leaves; a split that leaves none is malformed."""
     inner: Any = 1
     for name in DEGREES:
         if name != "data_par":
@@ -212,7 +223,7 @@ def _replicas(table: _VariationTable, malformed: Array) -> None:
 
 
 def _derive(table: _VariationTable, values: Any, name: str, malformed: Array) -> None:
-    """Set a field as its preset derives it, where it is not changed."""
+    """Set a field as its preset derives it, unless it is changed."""
     found = np.asarray(values)
     if found.dtype.kind in "fiU":
         found, bad = parse(field_of(name), np.atleast_1d(found))
@@ -221,7 +232,7 @@ def _derive(table: _VariationTable, values: Any, name: str, malformed: Array) ->
 
 
 def _published(table: _VariationTable, model: Model) -> None:
-    """Set the published fields, and the form of data parallelism, as they follow from the others."""
+    """Set the published fields, and the kind of data parallelism, that follow from the others."""
     ranks = np.asarray(table.of("data_par"), np.int64) * table.of("context_par")
     alone, training = ranks == 1, table.of("training")
     split = ~table.is_one("zero_stage", *UNSPLIT)
@@ -245,11 +256,12 @@ def _published(table: _VariationTable, model: Model) -> None:
 
 
 def _chunks(table: _VariationTable, model: Model) -> tuple[Any, Any]:
-    """Return the rows with another number of stages, and the most chunks, up to those of now, that they have."""
+    """Return the rows with another number of stages, and the maximum valid number of chunks up to the present one."""
     before, now = table.base["pipeline_par"], table.base["pipeline_interleaving"]
     stages = np.broadcast_to(table.of("pipeline_par"), table.rows)
     uniform = not (table.base["pp_schedule"] or table.base["stage_blocks"])
     values = np.full(table.rows, now)
+    # Stated schedules and block lists fix the chunks; only uniform stages adapt.
     for count in np.unique(stages).tolist() if uniform else ():
         blocks = -(-model.num_blocks // count)
         values[stages == count] = max(n for n in divisors(blocks) if n <= now)
@@ -259,12 +271,12 @@ def _chunks(table: _VariationTable, model: Model) -> tuple[Any, Any]:
 
 
 def _without_meaning(table: _VariationTable) -> None:
-    """Set optional fields to their defaults where they have no meaning with the others."""
+    """Set optional fields to their defaults if they have no meaning in combination with the others."""
     for field in FIELDS:
         declared = field.declaration
         if not declared.needs or not declared.optional:
             continue
-        default, value = held(field.name, DEFAULTS[field.name]), table.of(field.name)
+        default, value = encoded(field.name, DEFAULTS[field.name]), table.of(field.name)
         if not isinstance(value, np.ndarray) and value == default:
             continue
         for name, wanted in declared.needs.items():
@@ -275,11 +287,11 @@ def _without_meaning(table: _VariationTable) -> None:
 
 
 _REPEATED = ("recompute_every", "recompute_blocks")
-"""Fields that need something to be recomputed, whichever field says so."""
+"""Fields that require some recomputation, no matter which field requests it."""
 
 
 def _met(table: _VariationTable, name: str, wanted: Collection[Any]) -> Any:
-    """Return whether a field has one of the values that another one needs of it."""
+    """Return a mask of the rows in which a field has a value that another field requires."""
     value = table.of(name)
     if field_of(name).named and field_of(name).declaration.choices:
         return table.is_one(name, *wanted)

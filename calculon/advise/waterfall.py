@@ -1,8 +1,8 @@
-"""From one plan to another of the same model on the same system: one change at a time, with what each saves.
+"""Waterfall from one plan to another on the same system: one change at a time, with the time that each saves.
 
-Changes are made greedily: at each step the one that saves most of what is left. One that breaks a rule waits until
-others have made it possible; changes that are possible only together are one step. Memory that does not suffice on the
-way stops nothing: it is told.
+Changes are made greedily: each step makes the change that saves most. A change that breaks a rule is postponed until
+others make it possible; changes that are possible only together form one step. Insufficient memory along the path is
+reported, but does not stop it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ from calculon.advise.differences import Change, after, changes_between, with_fol
 from calculon.advise.in_words import change_in_words
 from calculon.advise.nearest_infeasible import TIERS, unlimited
 from calculon.advise.variations import Fields
-from calculon.base.display import Tabular, columns_of, drawn
+from calculon.base.display import Tabular, columns_of, draw_result
 from calculon.base.errors import Problem, SpecError
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure as InteractiveFigure
 
 PER_STEP, PER_SAMPLE, PER_TOKEN = "step", "sample", "token"
-"""What times are of: of steps, where both plans have the same batch on the same processors."""
+"""Unit of times: a step, if both plans have the same batch on the same processors."""
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A plan on the way.
+    """Intermediate plan.
 
     Attributes:
         execution: Its fields by name.
@@ -64,18 +64,18 @@ class Point:
 
     @property
     def fits(self) -> bool:
-        """Whether both tiers of memory suffice."""
+        """True if both tiers of memory suffice."""
         return not any(self.over)
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A change, and what it makes of time and memory.
+    """Change, with its effect on time and memory.
 
     Attributes:
-        words: The change in the words of the field: ``TP 8 -> 4, DP 8 -> 16``.
+        words: Description of the change: ``TP 8 -> 4, DP 8 -> 16``.
         fields: Each changed field with its values before and after.
-        before, after: The plans on both sides.
+        before, after: Plans before and after the change.
     """
 
     words: str
@@ -85,18 +85,18 @@ class Step:
 
     @property
     def seconds(self) -> float:
-        """Seconds that it adds; negative where it saves."""
+        """Added seconds; negative if it saves time."""
         return self.after.seconds - self.before.seconds
 
     @property
     def memory(self) -> tuple[float, float]:
-        """Bytes of both tiers that it adds."""
+        """Added bytes in both tiers."""
         here, away = (self.after.memory[i] - self.before.memory[i] for i in range(len(TIERS)))
         return here, away
 
     @property
     def parts(self) -> dict[str, float]:
-        """Seconds that it adds to each part of the time, the largest change first; parts that stay are left out."""
+        """Seconds added to each part of the time, largest change first; unchanged parts are omitted."""
         found = {
             name: self.after.parts[name] - self.before.parts[name] for name in self.after.parts
         }
@@ -104,7 +104,7 @@ class Step:
         return {name: change for name, change in ranked if change}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data."""
+        """Return the step as plain data."""
         return {
             "change": self.words,
             "fields": {name: list(values) for name, values in self.fields.items()},
@@ -124,12 +124,11 @@ class Waterfall(Tabular):
     """The way from one plan to another.
 
     Attributes:
-        model, system: Of both plans.
+        model, system: Model and system of both plans.
         edition: Edition of the cost model.
-        per: What times are of: a step; of plans with other batches or processors a sample, and of such with sequences
-            of other lengths a token.
-        mine, best: The plans at both ends.
-        steps: The changes in the order in which they are made; none between equal plans.
+        per: Unit of times: a step; a sample if batch or processors differ; a token if sequence lengths differ.
+        mine, best: Plans at both ends.
+        steps: Changes in the order in which they are made; empty for equal plans.
     """
 
     model: Model
@@ -142,11 +141,11 @@ class Waterfall(Tabular):
 
     @property
     def seconds(self) -> float:
-        """Seconds from one plan to the other: the sum of the steps; negative where the other is faster."""
+        """Difference in seconds, which is the sum of the steps; negative if the second plan is faster."""
         return self.best.seconds - self.mine.seconds
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data."""
+        """Return the waterfall as plain data."""
         ends = {"mine": self.mine, "best": self.best}
         return {
             "per": self.per,
@@ -177,15 +176,15 @@ class Waterfall(Tabular):
     def plot(self, *, interactive: Literal[True]) -> "InteractiveFigure": ...
 
     def plot(self, *, interactive: bool = False) -> "Figure | InteractiveFigure":
-        """Draw a bar for each change between the times of both plans, and the memory beside it.
+        """Draw a bar for each change between the times of both plans, next to the memory.
 
         Args:
-            interactive: As the page in a browser draws it (extra ``web``), times alone: a plotly Figure.
+            interactive: Draw it like the web page (extra ``web``), times only: a plotly Figure.
 
         Raises:
-            SpecError: Where the library is missing.
+            SpecError: If the library is missing.
         """
-        return drawn(self, "waterfall", interactive=interactive)
+        return draw_result(self, "waterfall", interactive=interactive)
 
     def __repr__(self) -> str:
         count = f"{len(self.steps)} change{'s' * (len(self.steps) != 1)}"
@@ -225,16 +224,17 @@ def waterfall(
     edition: str | None = None,
     preset: str | None = None,
 ) -> Waterfall:
-    """Lead from one plan to another, one change at a time: what each saves, and what memory it takes.
+    """Convert one plan into another, one change at a time, with the time and memory effect of each change.
 
     Args:
-        mine, best: Two plans of the same model on the same system. Or ``waterfall(model, mine, best, system)``: the
-            model, two executions and the system, each as in :func:`calculon.estimate`; their memory need not suffice.
-        edition, preset: Of executions, as in :func:`calculon.estimate`.
+        mine, best: Two plans of the same model on the same system. Alternatively ``waterfall(model, mine, best,
+            system)``: the model, two executions and the system, each as in :func:`calculon.estimate`; they may exceed
+            memory.
+        edition, preset: For executions, as in :func:`calculon.estimate`.
 
     Raises:
-        SpecError: For plans of different models, systems or editions, or of training and inference; and for a malformed
-            one.
+        SpecError: For plans of different models, systems or editions, for a mix of training and inference, and for
+            malformed plans.
         Infeasible: For an execution that breaks a rule.
 
     Examples:
@@ -245,9 +245,9 @@ def waterfall(
         ['TP 4 -> 2, DP 16 -> 32']
     """
     model, system, mine, best = _asked(plans, edition, preset)
-    road = _Road(model, system, mine, best)
-    points, steps = [road.point(mine)], []
-    for some, point in road.steps():
+    path = _Path(model, system, mine, best)
+    points, steps = [path.point(mine)], []
+    for some, point in path.steps():
         now, then = points[-1].execution, point.execution
         points.append(point)
         fields = {name: (now[name], then[name]) for name in NAMES if now[name] != then[name]}
@@ -257,24 +257,24 @@ def waterfall(
         model=model,
         system=system,
         edition=str(mine["edition"]),
-        per=road.per,
+        per=path.per,
         mine=points[0],
         best=points[-1],
         steps=tuple(steps),
     )
 
 
-class _Road:
-    """The way from one execution to another.
+class _Path:
+    """Path from one execution to another.
 
     Attributes:
-        per: What times are of.
+        per: Unit of times.
     """
 
     def __init__(self, model: Model, system: System, mine: Fields, best: Fields):
         self.model, self.mine, self.best = model, mine, best
         self.usable = find_edition(mine["edition"]).machine(system).usable
-        self.system = unlimited(system)
+        self.system = unlimited(system)  # intermediate plans may exceed memory
         lengths = {one["seq_length"] or model.seq_size for one in (mine, best)}
         if len(lengths) > 1:
             self.per = PER_TOKEN
@@ -288,36 +288,40 @@ class _Road:
         now: Mapping[str, Any] = self.mine
         left = changes_between(self.mine, self.best)
         while left:
-            ways = self._ways(now, left)
-            table = self._evaluated([after(now, self.best, some) for some in ways])
-            points = [self._point(table, row) for row in range(len(ways))]
-            fastest = min(range(len(ways)), key=lambda row: points[row].seconds)
-            some = ways[fastest]
+            options = self._next_changes(now, left)
+            table = self._evaluated([after(now, self.best, some) for some in options])
+            points = [self._point(table, row) for row in range(len(options))]
+            fastest = min(range(len(options)), key=lambda row: points[row].seconds)
+            some = options[fastest]
             now, left = points[fastest].execution, [one for one in left if one not in some]
             yield some, points[fastest]
 
     def point(self, fields: Fields) -> Point:
-        """Return a plan that breaks no rule."""
+        """Return a plan that breaks no rule as a point."""
         return self._point(self._evaluated([fields]), 0)
 
-    def _ways(self, now: Mapping[str, Any], left: Sequence[Change]) -> list[tuple[Change, ...]]:
-        """Return the changes that can be made next: single ones, and pairs of which neither could alone.
+    def _next_changes(
+        self, now: Mapping[str, Any], left: Sequence[Change]
+    ) -> list[tuple[Change, ...]]:
+        """Return the possible next changes: single ones, and pairs of changes that are impossible alone.
 
-        Where there are none, the fewest of all that are left.
+        If there are none, the smallest possible set of the remaining changes is returned.
         """
         single = [with_followers(self.model, now, self.best, (one,), left) for one in left]
         legal = self._legal(now, single)
-        ways = [some for some, good in zip(single, legal, strict=True) if good]
+        options = [some for some, good in zip(single, legal, strict=True) if good]
+        # Triples are rarely needed but numerous: if no pair works, `_fewest` shrinks the set of all
+        # changes instead.
         waiting = [some[0] for some, good in zip(single, legal, strict=True) if not good]
         pairs = [
             with_followers(self.model, now, self.best, two, left)
             for two in combinations(waiting, 2)
         ]
-        ways += [some for some, good in zip(pairs, self._legal(now, pairs), strict=True) if good]
-        return ways or [self._fewest(now, tuple(left))]
+        options += [some for some, good in zip(pairs, self._legal(now, pairs), strict=True) if good]
+        return options or [self._fewest(now, tuple(left))]
 
     def _fewest(self, now: Mapping[str, Any], some: tuple[Change, ...]) -> tuple[Change, ...]:
-        """Return changes that are possible together and of which none can be left out."""
+        """Return changes that are possible together, none of which can be omitted."""
         while True:
             fewer = list(combinations(some, len(some) - 1))
             legal = self._legal(now, fewer)
@@ -325,11 +329,11 @@ class _Road:
                 return some
             some = fewer[int(np.argmax(legal))]
 
-    def _legal(self, now: Mapping[str, Any], ways: Sequence[Sequence[Change]]) -> Array:
-        """Return which of several changes break no rule."""
-        if not ways:
+    def _legal(self, now: Mapping[str, Any], options: Sequence[Sequence[Change]]) -> Array:
+        """Return a mask of the sets of changes that break no rule."""
+        if not options:
             return np.zeros(0, bool)
-        plan = Plan.from_records([after(now, self.best, some) for some in ways])
+        plan = Plan.from_records([after(now, self.best, some) for some in options])
         legal: Array = check(self.model, self.system, plan) == 0
         return legal
 
@@ -351,7 +355,7 @@ class _Road:
         return Point(execution, seconds, parts, memory, (over[0], over[1]), mfu)
 
     def _share(self, execution: Fields) -> float:
-        """Return the part of a step that times are of."""
+        """Return the factor from a step to the unit of times."""
         if self.per == PER_STEP:
             return 1.0
         tokens = execution["seq_length"] or self.model.seq_size
@@ -361,7 +365,7 @@ class _Road:
 def _asked(
     plans: Sequence[Any], edition: str | None, preset: str | None
 ) -> tuple[Model, System, Fields, Fields]:
-    """Return model and system, and the fields of two executions that can be compared."""
+    """Return model and system, and the fields of two comparable executions."""
     problems = []
     if len(plans) == 2 and all(isinstance(one, Estimate) for one in plans):
         mine, best = plans
@@ -395,7 +399,7 @@ def _asked(
 
 
 def _same(one: Model | System, other: Model | System) -> bool:
-    """Whether two specs are the same one, or of the same content."""
+    """Return True if two specs are the same object, or have the same content."""
     if one is other:
         return True
     if one.origin is None or other.origin is None:

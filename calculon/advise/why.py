@@ -1,4 +1,4 @@
-"""Why an execution cannot run, and what would make it run; of one that runs, what binds and what each option saves."""
+"""Reasons why an execution cannot run, and fixes; for one that runs, better changes and ablations of its options."""
 
 from collections.abc import Mapping
 from dataclasses import field, replace
@@ -33,17 +33,17 @@ class Why(Tabular):
     """Why an execution cannot run, or what it owes its time to.
 
     Attributes:
-        model, execution, system: What was asked; fields that cannot be read are as the preset fills them in.
-        preset: What filled in the execution.
-        failures: Every rule that it breaks, in the order of checking, after the fields that cannot be read.
-        stages: The memory of every pipeline stage; nothing where rules are broken.
-        proposals: Of an execution that cannot run, its fixes.
-        estimate: Of an execution that runs, what it costs.
-        better: Of an execution that runs, the change that saves most time, and the best pair of changes if it saves
+        model, execution, system: The question; unreadable fields are filled in by the preset.
+        preset: Preset that filled in the execution.
+        failures: Every rule that it breaks, in the order of checking, after the unreadable fields.
+        stages: Memory of every pipeline stage; empty if rules are broken.
+        proposals: Fixes of an execution that cannot run.
+        estimate: Estimate of an execution that runs.
+        better: For an execution that runs, the change that saves most time, and the best pair of changes if it saves
             more.
-        contributions: Of an execution that runs, the ablation of each of its options.
-        unread: What stands for the fields that cannot be read.
-        fits: Probability that it fits in tier-1 memory; None if it is unknown, or rules are broken.
+        contributions: For an execution that runs, the ablation of each of its options.
+        unread: Values used in place of unreadable fields.
+        fits: Probability that it fits in tier-1 memory; None if unknown, or if rules are broken.
     """
 
     model: Model
@@ -61,12 +61,12 @@ class Why(Tabular):
 
     @property
     def runs(self) -> bool:
-        """Whether it can run."""
+        """True if it can run."""
         return self.estimate is not None
 
     @property
     def short(self) -> dict[int, tuple[StageNeed, ...]]:
-        """The stages that need more than there is, by the tier of memory, 1 or 2; the one that needs most first."""
+        """Stages that exceed the available memory, by tier (1 or 2), largest excess first."""
         tiers = {tier: [one for one in self.stages if one.over(tier) > 0] for tier in (1, 2)}
         return {
             tier: tuple(sorted(found, key=lambda one: -one.over(tier)))
@@ -76,7 +76,7 @@ class Why(Tabular):
 
     @property
     def problem(self) -> str:
-        """Why it cannot run, in a line; empty where it can."""
+        """One-line reason why it cannot run; empty if it can."""
         if self.failures:
             first, *more = self.failures
             return str(first) + (f"; and {len(more)} more" if more else "")
@@ -91,13 +91,13 @@ class Why(Tabular):
 
     @property
     def question(self) -> dict[str, Any]:
-        """The question as plain data."""
+        """Question as plain data."""
         fields = {"fields": self.execution.to_dict()}
         edition = self.execution.edition
         return question(self.model, self.system, edition, self.preset, execution=fields)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data."""
+        """Return the analysis as plain data."""
         return {
             "runs": self.runs,
             "problem": self.problem,
@@ -145,15 +145,15 @@ def why(
     edition: Edition | str | None = None,
     preset: str | None = None,
 ) -> Why:
-    """Say why an execution cannot run, and what would make it run; of one that runs, what binds and what options save.
+    """Explain why an execution cannot run and how to fix it; for one that runs, its bottlenecks and better options.
 
     Args:
         model, execution, system: As in :func:`calculon.estimate`.
-        edition: Edition of the cost model, or its name; by default that of the execution.
-        preset: Framework that fills in what is left out, by name or file; by default the execution's.
+        edition: Edition of the cost model, or its name; defaults to the edition of the execution.
+        preset: Framework that fills in omitted fields, by name or file; defaults to the preset of the execution.
 
     Raises:
-        SpecError: For a model or system that cannot be read, and an execution of which too little can be.
+        SpecError: For an unreadable model or system, and for an execution with too few readable fields.
 
     Examples:
         >>> mine = {"base": "megatron-lm", "num_procs": 8, "tensor_par": 3, "pipeline_par": 1, "batch_size": 64}
@@ -170,7 +170,7 @@ def why(
     )
     whole, problems, unread = read.asked.execution, read.problems, read.unread
     broken = failures(shape, whole, machine)
-    if read.left_out:  # which says the same once more
+    if read.left_out:  # otherwise the same problem would be reported twice
         broken = tuple(one for one in broken if one.reason != "degrees_product")
     found = Why(
         model=shape,
@@ -190,12 +190,13 @@ def why(
     if not near.unchanged.runs[0]:
         return replace(found, proposals=_compared(_with(unread, search.fixes())))
     if problems:
+        # The execution runs once its unreadable fields have the filled-in values: that is the fix.
         return replace(found, proposals=_compared((_as_read(search, unread),)))
     return _improved(found, search, near)
 
 
 def _improved(found: Why, search: FixSearch, near: Neighborhood) -> Why:
-    """Return the answer about an execution that runs: its estimate, better changes, and what options save."""
+    """Return the analysis of an execution that runs: estimate, better changes, and ablations."""
     now = estimate(found.model, found.execution, found.system)
     step = now.stats["total_time"] or 0.0
     return replace(
@@ -207,14 +208,14 @@ def _improved(found: Why, search: FixSearch, near: Neighborhood) -> Why:
 
 
 def _with(unread: Mapping[str, Any], fixes: tuple[Fix, ...]) -> tuple[Fix, ...]:
-    """Return fixes with the fields that cannot be read among their changes."""
+    """Return fixes whose changes include the unreadable fields."""
     if not unread:
         return fixes
     return tuple(replace(one, changes={**unread, **one.changes}) for one in fixes)
 
 
 def _compared(fixes: tuple[Fix, ...], against: float | None = None) -> tuple[Fix, ...]:
-    """Return fixes with how much longer a sample takes than `against` seconds, or than of the fastest fix."""
+    """Return fixes with their relative time per sample, compared with `against` seconds or the fastest fix."""
     least = min((one.sample_time for one in fixes), default=0.0) if against is None else against
     if not least:
         return fixes
@@ -222,6 +223,6 @@ def _compared(fixes: tuple[Fix, ...], against: float | None = None) -> tuple[Fix
 
 
 def _as_read(search: FixSearch, unread: Mapping[str, Any]) -> Fix:
-    """Return an execution as it is read, with the fields that cannot be read as changes."""
+    """Return the execution as filled in, with the unreadable fields as changes."""
     now = search.fix(search.near.unchanged, 0)
     return replace(now, changes=dict(unread), distance=float(len(unread)))

@@ -1,1 +1,1 @@
-"""The architecture of a model: layers, their FLOP, bytes and activation memory, and generators that arrange them."""
+"""Architecture of a model: layers with FLOP, bytes and activation memory, and generators that combine them."""

@@ -1,4 +1,4 @@
-"""The attention half of a block: projections, and attention over the sequence, with the score matrix or fused.
+"""Attention half of a block: projections and attention, as a score matrix or fused (FlashAttention), MHA or GQA.
 
 Source: Vaswani et al., *Attention is all you need*, arXiv 1706.03762, section 3.2; split by heads over tensor
 parallelism: Shoeybi et al., *Megatron-LM*, arXiv 1909.08053, section 3 (sections 3.1 and 3.2 of the published model).
@@ -51,7 +51,7 @@ _REGATHER, _GATHERED = When.REGATHER_ATTENTION, When.GATHERED_ATTENTION
 def attention_layers(shape: BlockShape) -> Iterator[Layer]:
     """Yield norm, projections, attention over the sequence, output product, dropout and residual sum.
 
-    Attention alone has neither norm, nor dropout after it, nor residual connection.
+    A block that consists of attention only has no norm, no dropout after it, and no residual connection.
     """
     if shape.model.has_linear:
         yield from linear_attention_layers(shape)
@@ -96,12 +96,12 @@ def attention_layers(shape: BlockShape) -> Iterator[Layer]:
 
 
 def projection_width(shape: BlockShape) -> Elements:
-    """Width of query, key and value projection on one rank, that of gates with the queries."""
+    """Return the width of the query, key and value projections on one rank, including the gates of queries."""
     return shape.split(shape.query_width) + 2 * shape.key_value_width
 
 
 def _separate_projections(shape: BlockShape) -> Iterator[Layer]:
-    """Project the gathered input to query, key and value one by one; overlapped, only the query's product is."""
+    """Project the gathered input to query, key and value one by one; only the query product overlaps its collective."""
     query, key_value = shape.split(shape.query_width), shape.key_value_width
     width, hidden, biased = projection_width(shape), shape.model.hidden, shape.model.qkv_bias
     bias = width * biased
@@ -130,7 +130,7 @@ def _separate_projections(shape: BlockShape) -> Iterator[Layer]:
 
 
 def core_layers(shape: BlockShape) -> Iterator[Layer]:
-    """Yield the layers between projections: norms and positions of queries and keys, then attention."""
+    """Yield the layers between the projections: norms and rotary embeddings of queries and keys, then attention."""
     yield from (latent_heads(shape) if shape.model.latent else _plain_heads(shape))
     yield from layers_before_core(shape)
     yield from (_flash(shape) if shape.choice.flash else _eager(shape))
@@ -145,7 +145,7 @@ def core_layers(shape: BlockShape) -> Iterator[Layer]:
 
 
 def _plain_heads(shape: BlockShape) -> Iterator[Layer]:
-    """Normalise queries and keys, and turn them."""
+    """Yield the norm and rotary embedding of queries and keys."""
     model = shape.model
     turned = shape.tokens * (shape.split(shape.attention_width) + shape.key_value_width)
     again = Flags(recompute=When.RECOMPUTE_OPERATORS)
@@ -173,15 +173,15 @@ def _plain_heads(shape: BlockShape) -> Iterator[Layer]:
 
 
 def mean_keys(model: Model, seq_length: Count | int = 0) -> Count:
-    """Keys that a query attends to, on average over a sequence (0: of the model's own length) and over the blocks.
+    """Return the mean number of keys per query, over a sequence (0: the model's own length) and over the blocks.
 
-    A causal query sees itself and earlier tokens: ``(s + 1) / 2`` keys; a window of `w` tokens cuts that to
-    ``w - w (w - 1) / (2 s)``. Chunks that restart every `w` tokens are sequences of their own: ``(w + 1) / 2``.
+    A causal query attends to itself and earlier tokens: ``(s + 1) / 2`` keys; a window of `w` tokens reduces this to
+    ``w - w (w - 1) / (2 s)``. Chunks that restart every `w` tokens are separate sequences: ``(w + 1) / 2``.
 
-    Documents of packed sequences are sequences of their own, too. Of the length of that of a token, on average over
-    tokens (:func:`~calculon.architecture.shape.document_lengths`), the keys are exact for all lengths of documents
-    without windows, and with windows, where documents count as equal, the most that there can be: what a query sees is
-    concave in the length of its document, but for chunks.
+    Documents of packed sequences are separate sequences, too. For the mean document length over tokens
+    (:func:`~calculon.architecture.shape.document_lengths`), the result is exact without windows, for documents of any
+    lengths. With windows it is an upper bound that assumes equal documents, because the number of keys is concave in
+    the document length (except for chunks).
 
     >>> model = Model(hidden=8, feedforward=8, seq_size=4, attn_heads=1, attn_size=8, num_blocks=2)
     >>> mean_keys(model, np.array([4.0, 8.0]))
@@ -202,14 +202,14 @@ def _keys_of_window(model: Model, length: Count) -> Count | int:
     """Return the mean keys of a query in a block with a window that is narrower than the sequence."""
     window = model.sliding_window
     if model.chunked_window:
-        rest = np.mod(length, window)  # of the last chunk
+        rest = np.mod(length, window)  # tokens of the last chunk
         seen = [(n + 1) / 2 if model.causal else n for n in (window, rest)]
         return ((length - rest) * seen[0] + rest * seen[1]) / length
     return window - window * (window - 1) / (2 * length) if model.causal else window
 
 
 def _with_sinks(layer: Layer, shape: BlockShape) -> Layer:
-    """Return what has the softmax with a learned term of its sum for each head, beside the keys.
+    """Add the learned attention sink of each head, an additional term in the sum of the softmax.
 
     Source: OpenAI, *gpt-oss model card*, arXiv 2508.10925, section 2.2; Xiao et al., arXiv 2309.17453, section 3.
     """
@@ -220,7 +220,7 @@ def _with_sinks(layer: Layer, shape: BlockShape) -> Layer:
 
 
 def _flash(shape: BlockShape) -> Iterator[Layer]:
-    """Run one kernel, which knows the mask; its dropout needs no stored mask."""
+    """Yield the fused attention kernel, which applies the mask itself and needs no stored dropout mask."""
     model, share = shape.model, CoreShare.of(shape)
     heads, steps = share.key_value_heads, ring(shape, mean_keys)
     layer = flash_attention(
@@ -241,18 +241,18 @@ def _flash(shape: BlockShape) -> Iterator[Layer]:
         layer = _in_steps(layer, steps, shape.widths.result)
     layer = _with_sinks(layer, shape)
     if model.latent:
-        others = share.key_tokens - share.tokens  # of which other ranks keep keys and values
+        others = share.key_tokens - share.tokens  # other ranks store their keys and values
         kept = layer.inputs - others * heads * (model.attn_size + model.value_size)
         yield _made_of_latents(layer, shape.widths.result * kept)
         return
-    # of queries, keys and values the second product makes the keys
+    # If the projections are recomputed by operator, the key projection remakes the keys.
     yield layer._replace(remade=shape.widths.result * share.tokens * heads * model.attn_size)
 
 
 def _in_steps(layer: Layer, steps: Ring, dtype_bytes: int) -> Layer:
-    """Return attention whose keys and values go round a ring: a step reads the queries, and writes outputs of its own.
+    """Return the attention layer of a ring: each step reads the queries, and writes its own partial outputs.
 
-    Backward it reads outputs and their gradients, too, and adds gradients of its queries up in 4 bytes.
+    The backward pass also reads outputs and their gradients, and accumulates query gradients in 4 bytes.
     """
     queries = layer.outputs / layer.value_width * layer.head_width
     once = dtype_bytes * (queries + layer.outputs)
@@ -263,15 +263,15 @@ def _in_steps(layer: Layer, steps: Ring, dtype_bytes: int) -> Layer:
 
 
 def _made_of_latents(layer: Layer, remade: Bytes | float) -> Layer:
-    """Return a layer of attention whose saved queries, keys or values may be made of latents again."""
+    """Return an attention layer whose saved queries, keys or values can be recomputed from latents."""
     flags = layer.flags._replace(remakes=When.DROPS_LATENT_HEADS)
     return layer._replace(remade=remade, flags=flags)
 
 
 def _eager(shape: BlockShape) -> Iterator[Layer]:
-    """Write the score matrix: its product, softmax, dropout and weighted values.
+    """Yield attention with a score matrix in memory: score product, softmax, dropout and weighted values.
 
-    Selective recomputation computes this again. Source: Korthikanti et al., arXiv 2205.05198, section 5.
+    Selective activation recomputation repeats these layers. Source: Korthikanti et al., arXiv 2205.05198, section 5.
     """
     model, dtype_bytes, again = shape.model, shape.widths.result, When.RECOMPUTE_ATTENTION
     work, share, attn_size = shape.workload, CoreShare.of(shape), float(model.attn_size)

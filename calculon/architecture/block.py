@@ -1,4 +1,4 @@
-"""A transformer block: attention, then MLP (Shoeybi 2019, figure 3; Korthikanti 2022, figure 5), or both at once."""
+"""Transformer block: attention, then MLP (Shoeybi 2019, figure 3; Korthikanti 2022, figure 5), or both in parallel."""
 
 from collections.abc import Iterator
 
@@ -10,10 +10,10 @@ from calculon.architecture.projection import input_layers, output_layers
 from calculon.architecture.residual import entry_layers, exit_layers
 from calculon.architecture.shape import BlockShape
 
-# A block whose attention and MLP read the same input side by side.
+# Blocks whose attention and MLP read the same input in parallel.
 #
-# Source: Wang and Komatsuzaki, *GPT-J*, 2021; Chowdhery et al., *PaLM*, arXiv 2204.02311, section 2: the products of
-# both halves that read the input are one, and so are those that write the output, with one reduction for both.
+# Source: Wang and Komatsuzaki, *GPT-J*, 2021; Chowdhery et al., *PaLM*, arXiv 2204.02311, section 2: the input products
+# of both halves are one product, and so are their output products, with one reduction for both.
 
 
 def parallel_layers(shape: BlockShape) -> Iterator[Layer]:
@@ -40,17 +40,17 @@ def parallel_layers(shape: BlockShape) -> Iterator[Layer]:
 
 
 LETTERS = {"M": attention_layers, "*": attention_layers, "-": mlp_layers, "E": mlp_layers}
-"""Layers of the parts that ``layer_pattern`` names, each with its norm and residual connection."""
+"""Layers of the partial blocks in ``layer_pattern``, each with its norm and residual connection."""
 
 PARTS = {"attention": attention_layers, "mlp": mlp_layers, "linear": linear_layers}
-"""Layers of the parts that a block can be reduced to."""
+"""Layers of the parts to which a block can be reduced."""
 
 
 @fused
 def block_layers(shape: BlockShape) -> Iterator[Layer]:
     """Yield the layers of one block, or of the part of it that the model has, in order of execution.
 
-    The blocks of the model are all alike; kinds of a model whose blocks differ are models of their own.
+    All blocks of the model are equal; each kind of block of other models is a separate model.
     """
     if shape.model.in_parts:
         yield from LETTERS[shape.model.layer_pattern[0]](shape)

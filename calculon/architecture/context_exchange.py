@@ -1,15 +1,15 @@
-"""How queries of a part of a sequence come to the keys and values of all of it.
+"""Context parallelism: exchange of keys and values, or of heads, between ranks with parts of a sequence.
 
 A group of `c` ranks has `T` tokens of the same sequences each, with keys and values of ``kv`` elements per token:
 
-- ``p2p``: keys and values go round a ring in ``c - 1`` steps; in the backward pass they do again, and their gradients,
-  which every rank adds to, in `c` steps until they are home (Transformer Engine, which begins with the part that
-  came last, needs one less);
-- ``all_gather``: every rank gathers all keys and values, in the backward pass again, and gradients of all of them are
-  reduced and scattered; kept are its own;
-- ``a2a``: an exchange gives each rank all tokens of its share of the heads, and another one its tokens of the output;
-  the backward pass exchanges gradients the other way;
-- ``a2a_p2p``: that inside of groups of neighbours, and a ring between these, of all their tokens of some heads.
+- ``p2p``: keys and values are passed around a ring in ``c - 1`` steps (ring attention). The backward pass does so, too,
+  and passes their gradients around, to which every rank adds, in `c` steps until they return to their rank
+  (Transformer Engine, which starts with the last received part, needs one step less);
+- ``all_gather``: every rank gathers all keys and values, again in the backward pass, and reduce-scatters their
+  gradients; it stores only its own part;
+- ``a2a``: an all-to-all gives each rank all tokens for a share of the heads, and another one returns the outputs of its
+  own tokens (DeepSpeed Ulysses); the backward pass exchanges gradients in the opposite direction;
+- ``a2a_p2p``: an all-to-all within groups of neighbors, and a ring between these groups.
 
 Sources: Liu et al., *Ring Attention*, arXiv 2310.01889, section 3; Llama Team, arXiv 2407.21783, section 3.3.2
 (all-gather); Jacobs et al., *DeepSpeed Ulysses*, arXiv 2309.14509, section 3.1; Transformer Engine,
@@ -38,23 +38,23 @@ from calculon.declarations.named_values import BETWEEN_PARTS, HEAD_EXCHANGES, RI
 AXIS = "cp"
 
 SUM_BYTES = 4
-"""Bytes of an element of what is added up over parts of the keys: outputs, and gradients of keys and values."""
+"""Bytes of an element that is summed over parts of the keys: outputs, and gradients of keys and values."""
 
 RING = "AttnBlock_KV_Ring"
-"""Layer that hands keys and values on, beside attention to those that are there."""
+"""Name of the layer that sends keys and values to the next rank while attention to the current ones runs."""
 
 _EXCHANGED = Flags(recommunicate=When.RECOMPUTE_ATTENTION, drops_activation=When.ALWAYS)
-"""What core attention exchanges: again where that is computed again; the core keeps what it reads of it."""
+"""Flags of exchanges for core attention: repeated if attention is recomputed; the core saves its inputs itself."""
 
 
 class CoreShare(NamedTuple):
-    """What one rank computes of attention over whole sequences.
+    """Share of one rank in the attention over whole sequences.
 
     Attributes:
-        ranks: Ranks that split the heads: those of tensor parallelism, and of the exchange of heads.
-        queries: Tokens of each sequence whose outputs it computes; `tokens` are those of all sequences.
-        heads, key_value_heads: Heads of queries, and of keys and values.
-        key_tokens: Tokens whose keys and values it reads.
+        ranks: Ranks that divide the heads: tensor-parallel ranks, times ranks that exchange heads.
+        queries: Tokens of each sequence whose outputs the rank computes; `tokens` is for all sequences.
+        heads, key_value_heads: Query heads, and key and value heads.
+        key_tokens: Tokens whose keys and values the rank reads.
     """
 
     ranks: Count
@@ -66,7 +66,7 @@ class CoreShare(NamedTuple):
 
     @classmethod
     def of(cls, shape: BlockShape) -> "CoreShare":
-        """Return the share of one rank: of the heads where they are exchanged, else of the queries."""
+        """Return the share of one rank: a share of the heads if they are exchanged, else of the queries."""
         work, ranks = shape.workload, shape.tensor_par
         queries, tokens = work.queries, shape.tokens
         if shape.choice.cp_comm in HEAD_EXCHANGES:
@@ -83,7 +83,7 @@ class CoreShare(NamedTuple):
 
 
 def layers_before_core(shape: BlockShape) -> Iterator[Layer]:
-    """Yield what brings keys and values to queries, or queries to keys and values."""
+    """Yield the layers that bring keys and values to queries, or exchange heads."""
     if not (shape.sizes.context_par > 1).any():
         return
     if shape.choice.cp_comm in HEAD_EXCHANGES:
@@ -95,7 +95,7 @@ def layers_before_core(shape: BlockShape) -> Iterator[Layer]:
 
 
 def layers_after_core(shape: BlockShape) -> Iterator[Layer]:
-    """Yield what adds partial outputs up, and what brings outputs back to their tokens."""
+    """Yield the layers that sum partial outputs, and that return outputs to their tokens."""
     if not (shape.sizes.context_par > 1).any():
         return
     if shape.choice.cp_comm in RINGS:
@@ -106,7 +106,7 @@ def layers_after_core(shape: BlockShape) -> Iterator[Layer]:
 
 
 def ring(shape: BlockShape, mean_keys: MeanKeys) -> Ring | None:
-    """Return the steps of attention where keys and values go round a ring; None where they do not."""
+    """Return the steps of ring attention; None without a ring."""
     choice = shape.choice
     if choice.cp_comm not in RINGS or not (shape.sizes.context_par > 1).any():
         return None
@@ -115,11 +115,11 @@ def ring(shape: BlockShape, mean_keys: MeanKeys) -> Ring | None:
 
 
 def busiest_share(shape: BlockShape, mean_keys: MeanKeys) -> Fraction:
-    """Return the work of attention of the busiest rank over the mean: 1 where ranks have all tokens of some heads.
+    """Return the attention work of the busiest rank over the mean: 1 if ranks have all tokens of some heads.
 
-    In a ring every document of a packed sequence is split over all ranks; of those whose keys are gathered, a rank has
-    what is in its part of the sequence. Source: Transformer Engine, ``context_parallel.py``, format *thd*; Llama Team,
-    arXiv 2407.21783, section 3.3.2.
+    In a ring, every document of a packed sequence is divided over all ranks. With gathered keys, a rank has the
+    documents in its part of the sequence. Source: Transformer Engine, ``context_parallel.py``, format *thd*; Llama
+    Team, arXiv 2407.21783, section 3.3.2.
     """
     choice, parts = shape.choice, shape.sizes.context_par
     if choice.cp_comm not in BETWEEN_PARTS or not (parts > 1).any():
@@ -131,27 +131,27 @@ def busiest_share(shape: BlockShape, mean_keys: MeanKeys) -> Fraction:
 
 
 def _ring_ranks(shape: BlockShape) -> Count:
-    """Ranks, or groups that exchange heads, that have different parts of a sequence."""
+    """Return the number of ranks, or of groups that exchange heads, with different parts of a sequence."""
     return shape.sizes.context_par / shape.sizes.exchanging(shape.choice.cp_comm)
 
 
 def _parts_sent(shape: BlockShape) -> Count:
-    """Parts of other ranks that come to a rank in a ring."""
+    """Return the number of parts that a rank receives from other ranks in a ring."""
     choice, ranks = shape.choice, _ring_ranks(shape)
     length, skips = shape.document, choice.cp_skip
     return parts_sent(shape.model, length, ranks, choice.cp_balance, skips=skips)
 
 
 def _key_value_width(shape: BlockShape) -> Elements:
-    """Elements of keys and values of a token on one rank, which has a share of the heads."""
+    """Return the elements of keys and values per token on one rank, which has a share of the heads."""
     model, share = shape.model, CoreShare.of(shape)
     return share.key_value_heads * (model.attn_size + model.value_size)
 
 
 def _gathered(shape: BlockShape) -> Iterator[Layer]:
-    """Gather keys and values in both passes, and reduce the gradients of all of them.
+    """Gather keys and values in both passes, and reduce-scatter their gradients.
 
-    They are whole while a block is computed, gradients with sums in 4 bytes.
+    The gathered tensors exist while a block is computed; gradients are summed in 4 bytes.
     """
     parts, size = shape.sizes.context_par, shape.widths.result
     elements = shape.tokens * parts * _key_value_width(shape)
@@ -180,14 +180,14 @@ def _gathered(shape: BlockShape) -> Iterator[Layer]:
 
 
 def _handed_on(shape: BlockShape) -> Layer:
-    """Hand keys and values on to a neighbour, in the backward pass their gradients, too.
+    """Return the ring layer, which sends keys and values to the next rank, and their gradients in the backward pass.
 
-    One buffer is read while the next is filled. Outputs are added up over the steps, with the logarithm of the sum of
-    each query and head.
+    Buffers are doubled: one is read while the next is filled. Outputs are accumulated over the steps, with the
+    log-sum-exp of each query and head.
     """
     parts, share, size = _ring_ranks(shape), CoreShare.of(shape), shape.widths.result
     sent = _parts_sent(shape)
-    several = sent > 0
+    several = sent > 0  # without other parts there are no buffers and no sums
     elements = np.where(several, share.tokens * _key_value_width(shape), 0.0)
     heads = share.tokens * share.heads
     sums = heads * (SUM_BYTES * shape.model.value_size + STATISTIC_BYTES)
@@ -215,11 +215,11 @@ def _handed_on(shape: BlockShape) -> Layer:
 
 
 def _summed(shape: BlockShape) -> Layer:
-    """Add partial outputs up, in the backward pass partial gradients of queries, keys and values.
+    """Return the layer that sums partial outputs, and in the backward pass partial gradients of queries, keys, values.
 
-    The first part becomes a sum in 4 bytes, to which each other one is added in a pass of its own, and the sum is
-    converted back. Outputs are scaled by their share of the sum of exponentials: an exponential, two products and a sum
-    for each element. Source: Liu et al., *Ring Attention*, arXiv 2310.01889, section 3; sums in 4 bytes:
+    The first part becomes a sum in 4 bytes, to which each other part is added by a separate kernel, and the sum is
+    converted back. Outputs are rescaled by their share of the sum of exponentials, with an exponential, two products
+    and a sum per element. Source: Liu et al., *Ring Attention*, arXiv 2310.01889, section 3; sums in 4 bytes:
     zhuzilin/ring-flash-attention, ``utils.py``, ``update_out_and_lse``, and PyTorch,
     ``torch/distributed/tensor/experimental/_attention.py``, ``convert_to_f32``.
     """
@@ -246,7 +246,7 @@ def _summed(shape: BlockShape) -> Layer:
 def _heads_of_inputs(shape: BlockShape) -> Layer:
     """Exchange queries, keys and values for all tokens of some heads.
 
-    Key and value heads that are fewer than the ranks are sent to all ranks that compute with them.
+    If there are fewer key and value heads than ranks, a head is sent to all ranks that compute with it.
     """
     model, share = shape.model, CoreShare.of(shape)
     queries = shape.tokens * shape.split(model.attn_heads) * model.attn_size
@@ -257,9 +257,9 @@ def _heads_of_inputs(shape: BlockShape) -> Layer:
 
 
 def _of_heads(name: str, shape: BlockShape, elements: Elements, *, kept: bool = False) -> Layer:
-    """Exchange tokens of all heads for heads of all tokens: what a rank has of either.
+    """Return the all-to-all from tokens of all heads to heads of all tokens, or back; `elements` are per rank.
 
-    Outputs of fused attention are kept as they were before the exchange, too, so that the backward pass need not repeat
+    Fused attention also keeps its outputs as they were before the exchange, so that the backward pass need not repeat
     it. Source: Transformer Engine 2.8, ``AttnFuncWithCPAndQKVOA2A``.
     """
     layer = communication(

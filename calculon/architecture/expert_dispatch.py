@@ -1,14 +1,14 @@
-"""How tokens come to the experts of other ranks, and their sums back.
+"""Expert parallelism: dispatch of tokens to the experts on other ranks, and combination of the results.
 
 A group of ``e`` ranks has all experts once, ``E / e`` each; `u` tensor-parallel ranks may have parts of the same
-experts, and then all rows of each other. Of ``T_e`` tokens of a rank, each goes to `k` experts:
+experts, and then also all rows of each other. Each of the ``T_e`` tokens of a rank is routed to `k` experts:
 
-- ``alltoall``: rows are copied, exchanged over `e` and gathered over `u`; their results go the same way back;
-- ``allgather``: every rank of the group has all tokens, and takes the rows of its experts;
-- ``deepep``, ``hybridep``: a rank gets one copy of a token for all of its experts, and makes their rows of it; what
-  they add up to goes back (:mod:`~calculon.hardware.collectives.dispatch`).
+- ``alltoall``: rows are copied, sent by all-to-all over `e`, and gathered over `u`; results return the same way;
+- ``allgather``: every rank of the group gathers all tokens, and selects the rows of its experts;
+- ``deepep``, ``hybridep``: a rank receives one copy of a token for all of its experts, and creates their rows from it;
+  their sum is returned (:mod:`~calculon.hardware.collectives.dispatch`).
 
-The backward pass sends as much the other way. Source: Megatron-LM, ``moe/token_dispatcher.py``,
+The backward pass sends the same volume in the opposite direction. Source: Megatron-LM, ``moe/token_dispatcher.py``,
 ``MoEAlltoAllTokenDispatcher``, ``MoEAllGatherTokenDispatcher`` and ``MoEFlexTokenDispatcher``; Lepikhin et al.,
 *GShard*, arXiv 2006.16668, section 3.2.
 """
@@ -39,15 +39,15 @@ from calculon.hardware.collectives.dispatch import (
 )
 
 COUNT_BYTES = 8
-"""Bytes of a number of rows, of which ranks tell each other one for each expert."""
+"""Bytes of a row count; ranks exchange one count per expert."""
 
 
 _DISPATCH_KERNELS, _COMBINE_KERNELS = (3, 1, 0), (1, 2, 0)
-"""Kernels of a library of experts forward and backward; the gradient of a combine is a dispatch by what is known."""
+"""Kernels of an expert library, forward and backward; the gradient of a combine is a dispatch with known counts."""
 
 
 def dispatch_layers(shape: BlockShape) -> Iterator[Layer]:
-    """Yield what brings rows to the experts of this rank, in the order of their experts."""
+    """Yield the layers that bring rows to the experts of this rank, in the order of the experts."""
     if not shape.choice.sequence_parallel:
         yield tensor_collective(
             "MlpBlock_Routing",
@@ -69,7 +69,7 @@ def dispatch_layers(shape: BlockShape) -> Iterator[Layer]:
 
 
 def combine_layers(shape: BlockShape) -> Iterator[Layer]:
-    """Yield what brings the results of experts back to the ranks of their tokens, and adds them up."""
+    """Yield the layers that return the results of experts to the ranks of their tokens, and sum them."""
     if shape.choice.moe_dispatcher == "allgather":
         yield from _summed_tokens(shape)
     elif shape.choice.moe_dispatcher in LIBRARIES:
@@ -82,11 +82,11 @@ def combine_layers(shape: BlockShape) -> Iterator[Layer]:
         )
 
 
-# -- every rank has all tokens ----------------------------------------------------------------------------------------
+# -- all-gather: every rank has all tokens ----------------------------------------------------------------------------
 
 
 def _gathered_tokens(shape: BlockShape) -> Iterator[Layer]:
-    """Yield gathers of scores and tokens, and the copies of those that come to experts of this rank."""
+    """Yield the gathers of scores and tokens, and the copies of rows for the experts of this rank."""
     elements = shape.expert_tokens * shape.model.hidden
     scores = shape.expert_tokens * shape.model.num_experts
     marked = SCORE_BYTES, SCORE_BYTES + INDEX_BYTES
@@ -119,7 +119,7 @@ def _of_group(
     *,
     group: str = "all",
 ) -> Layer:
-    """Gather or reduce over the ranks that have all experts once, or the ``width`` where no experts are elsewhere."""
+    """Gather or reduce over the ranks that hold all experts once, or over ``width`` if all experts are local."""
     sizes = shape.sizes
     apart = sizes.expert_par > 1
     if group == "all":
@@ -140,7 +140,7 @@ def _split(
     dtype_bytes: int | None = None,
     gathered_bytes: int | None = None,
 ) -> Layer:
-    """Gather what ranks have apart, or reduce it and leave each its part; bytes by default those of results."""
+    """Gather a tensor that ranks share, or reduce-scatter it; by default in the bytes of results."""
     layer = tensor_collective(
         name,
         operator,
@@ -158,11 +158,11 @@ def _split(
     return layer._replace(collective=apart)
 
 
-# -- rows go where their experts are ----------------------------------------------------------------------------------
+# -- all-to-all: rows are sent to their experts -----------------------------------------------------------------------
 
 
 def _sent_rows(shape: BlockShape) -> Iterator[Layer]:
-    """Yield copies of rows, their exchange over experts, and their gather over parts of the same experts."""
+    """Yield copies of rows, their all-to-all over experts, and their gather over parts of the same experts."""
     sizes = shape.sizes
     counts = communication(
         "MlpBlock_Counts",
@@ -183,7 +183,7 @@ def _sent_rows(shape: BlockShape) -> Iterator[Layer]:
 
 
 def _returned_rows(shape: BlockShape) -> Iterator[Layer]:
-    """Yield the way back of :func:`_sent_rows`."""
+    """Yield the layers that reverse :func:`_sent_rows`."""
     yield _in_order("MlpBlock_Unsort", shape)
     yield from _gathered_rows("MlpBlock_Rows_G", ROW_OUTPUT, shape)
     yield from _exchange("MlpBlock_Combine", shape, dispatches=False)
@@ -192,15 +192,15 @@ def _returned_rows(shape: BlockShape) -> Iterator[Layer]:
 
 def _gathered_rows(name: str, operator: TensorOperator, shape: BlockShape) -> Iterator[Layer]:
     """Yield the gather of rows over parts of the same experts, or the reduction of their results."""
-    if shape.choice.sequence_parallel:  # else only one rank has their tokens
+    if shape.choice.sequence_parallel:  # otherwise only one rank has their tokens
         elements = shape.rows * shape.model.hidden
         yield _split(name, operator, shape, elements, shape.sizes.expert_tensor_par, "tp", "width")
 
 
 def _exchange(name: str, shape: BlockShape, *, dispatches: bool) -> Iterator[Layer]:
-    """Exchange the rows of a rank, with the score of each, over the ranks that have the other experts.
+    """Exchange the rows of a rank with their scores over the ranks that hold other experts.
 
-    The busiest rank receives more than the mean, for which all wait.
+    The busiest rank receives more than the mean, and all ranks wait for it.
     """
     ranks, hidden = shape.sizes.expert_par, shape.model.hidden
     sent = _sent_widths(shape, dispatches=dispatches)
@@ -214,7 +214,8 @@ def _exchange(name: str, shape: BlockShape, *, dispatches: bool) -> Iterator[Lay
         ranks,
         forward="all_to_all",
         backward="all_to_all",
-        saved=received * hidden if dispatches else 0.0,  # rows as sent, beside those as received
+        # Rows as sent, in addition to rows as received
+        saved=received * hidden if dispatches else 0.0,
         dtype_bytes=shape.widths.result,
         flags=SENT,
     )
@@ -227,9 +228,9 @@ def _exchange(name: str, shape: BlockShape, *, dispatches: bool) -> Iterator[Lay
 
 
 def _sent_widths(shape: BlockShape, *, dispatches: bool) -> tuple[float, float]:
-    """Bytes of an element that is sent, forward and backward.
+    """Return the bytes per sent element, forward and backward.
 
-    What is dispatched may be narrower than what comes back: gradients of either move as the other (DeepSeek-AI,
+    Dispatch may use a narrower type than combine; the gradient of each is sent in the type of the other (DeepSeek-AI,
     *DeepSeek-V3*, arXiv 2412.19437, section 3.3.3).
     """
     choice, result = shape.choice, shape.widths.result
@@ -241,7 +242,7 @@ def _sent_widths(shape: BlockShape, *, dispatches: bool) -> tuple[float, float]:
 def _converted(
     name: str, shape: BlockShape, rows: Count, sent: tuple[float, float]
 ) -> Iterator[Layer]:
-    """Convert rows before they are sent, and back after they have come, where either pass sends them narrower."""
+    """Convert rows before they are sent and after they arrive, if a pass sends them in a narrower type."""
     result = shape.widths.result
     if min(sent) < result:
         elements = rows * shape.model.hidden
@@ -249,7 +250,7 @@ def _converted(
 
 
 def _in_order(name: str, shape: BlockShape) -> Layer:
-    """Order rows that have come from several ranks by their experts, unless there is only one."""
+    """Sort rows that come from several ranks by their experts, unless the rank has a single expert."""
     sizes = shape.sizes
     several = sizes.expert_par > 1
     if shape.choice.sequence_parallel:
@@ -264,13 +265,13 @@ def _in_order(name: str, shape: BlockShape) -> Layer:
     )
 
 
-# -- ranks get one copy of a token ------------------------------------------------------------------------------------
+# -- expert libraries: ranks receive one copy of a token --------------------------------------------------------------
 
 
 def arrived_tokens(shape: BlockShape) -> Count:
-    """Tokens of which the busiest rank gets a copy from a library of experts, its own included: see `distinct_parts`.
+    """Return the token copies that the busiest rank receives from an expert library, including its own tokens.
 
-    One without other ranks makes the rows of its own tokens.
+    See `distinct_parts`. Without other ranks, a rank creates the rows of its own tokens.
     """
     tokens, sizes = shape.residual / shape.model.hidden, shape.sizes
     arrived = sizes.load(padded=False) * distinct_parts(Routing.of(shape.model), sizes.expert_par)
@@ -278,23 +279,23 @@ def arrived_tokens(shape: BlockShape) -> Count:
 
 
 def _sent_copies(shape: BlockShape) -> Iterator[Layer]:
-    """Yield the dispatch of copies of tokens, and the rows that each rank makes of those that come."""
+    """Yield the dispatch of token copies, and the rows that each rank creates from received copies."""
     yield from _library("MlpBlock_Dispatch", shape, dispatches=True)
     yield _permuted(shape, arrived_tokens(shape) * shape.model.hidden, shape.rows)
 
 
 def _returned_copies(shape: BlockShape) -> Iterator[Layer]:
-    """Yield the sums of the rows of each copy, and their way back, on which they are added up for each token."""
+    """Yield the sums of the rows of each copy, and their return, which sums them for each token."""
     yield _permuted(shape, arrived_tokens(shape) * shape.model.hidden, shape.rows, back=True)
     yield from _library("MlpBlock_Combine", shape, dispatches=False)
 
 
 def _library(name: str, shape: BlockShape, *, dispatches: bool) -> Iterator[Layer]:
-    """Exchange copies of tokens; types, and the busiest rank, as of :func:`_exchange`.
+    """Exchange token copies; types, and the busiest rank, as in :func:`_exchange`.
 
-    Numbers of rows go with them. Of a dispatch the numbers and scores stay for the backward pass, tokens do not: these
-    are what the experts keep. Kernels: one that says how many copies go where, one that tells all, and one that sends;
-    what goes back knows it. Source: DeepEP, README, ``get_dispatch_layout``, ``dispatch``, ``combine``; Megatron-LM,
+    Row counts are sent with the copies. A dispatch keeps counts and scores for the backward pass, but not the tokens,
+    which experts save. The kernels compute the layout, exchange the counts, and send; the return path knows the counts
+    already. Source: DeepEP, README, ``get_dispatch_layout``, ``dispatch``, ``combine``; Megatron-LM,
     ``moe/fused_a2a.py``.
     """
     choice, model = shape.choice, shape.model
@@ -329,11 +330,11 @@ def _library(name: str, shape: BlockShape, *, dispatches: bool) -> Iterator[Laye
     )
 
 
-# -- copies -----------------------------------------------------------------------------------------------------------
+# -- permutation ------------------------------------------------------------------------------------------------------
 
 
 def _permuted(shape: BlockShape, elements: Elements, rows: Number, *, back: bool = False) -> Layer:
-    """Copy tokens to rows in the order of experts, or add the rows of each token up."""
+    """Copy tokens to rows in the order of experts (permute), or sum the rows of each token (unpermute)."""
     return copied_rows(
         "MlpBlock_Unpermute" if back else "MlpBlock_Permute",
         elements,

@@ -1,8 +1,8 @@
-"""The experts that stand in place of the MLP of a block, and the router that chooses them.
+"""Mixture-of-experts (MoE) layers: the router and the experts that replace the MLP of a block.
 
-Experts are spread over the ranks of a group, and each may be split by width over some of them: how tokens reach them is
-in :mod:`~calculon.architecture.expert_dispatch`. Source of layers: Shazeer et al., arXiv 1701.06538, section 2; Fedus
-et al., *Switch Transformers*, arXiv 2101.03961, section 2.
+Experts are spread over the ranks of a group, and each may be divided by width over some ranks;
+:mod:`~calculon.architecture.expert_dispatch` sends tokens to them. Source of layers: Shazeer et al., arXiv 1701.06538,
+section 2; Fedus et al., *Switch Transformers*, arXiv 2101.03961, section 2.
 """
 
 from collections.abc import Iterable, Iterator
@@ -31,20 +31,20 @@ from calculon.base.units import Count
 from calculon.declarations.model import Model
 
 SHARED = "Shared_"
-"""How the names of layers of shared experts begin."""
+"""Prefix of the names of layers of shared experts."""
 
 _AGAIN = Flags(recompute=When.RECOMPUTE_ALL)
 _SHARING = _AGAIN._replace(drops_activation=When.ALWAYS, shares_activation=True)
 
 
 def _in_module(name: str, layers: Iterable[Layer]) -> Iterator[Layer]:
-    """Make layers part of a module that may be checkpointed."""
+    """Assign layers to a module that may be checkpointed."""
     for layer in layers:
         yield layer._replace(flags=layer.flags._replace(module=name))
 
 
 def router_layer(shape: BlockShape) -> Layer:
-    """Return the product of the router, on the tokens of this rank in the residual region."""
+    """Return the product of the router, for the tokens of this rank in the residual region."""
     model = shape.model
     return router(
         "MlpBlock_Router",
@@ -60,7 +60,8 @@ def router_layer(shape: BlockShape) -> Layer:
 def expert_layers(shape: BlockShape) -> Iterator[Layer]:
     """Yield router, dispatch, products of the experts, combination, and the shared experts.
 
-    All but who reads the input are the module that recomputation calls *moe*, shared experts and their gate one in it.
+    All layers except the input fork belong to the module that recomputation calls *moe*; shared experts and their gate
+    are a module within it.
     """
     yield _readers(shape)
     yield from _in_module("moe", _routed(shape))
@@ -70,7 +71,7 @@ def expert_layers(shape: BlockShape) -> Iterator[Layer]:
 
 
 def _routed(shape: BlockShape) -> Iterator[Layer]:
-    """Yield what a router sends to some of the experts each, with the collectives around it."""
+    """Yield the layers of routed experts, with the collectives around them."""
     model = shape.model
     yield router_layer(shape)
     yield chosen_experts(
@@ -92,7 +93,7 @@ def _routed(shape: BlockShape) -> Iterator[Layer]:
 
 
 def shape_of_rows(shape: BlockShape) -> BlockShape:
-    """Return the shape of what is sent to routed experts, and of their products: as wide as latents, if there are."""
+    """Return the shape of dispatched rows and of the products of routed experts: as wide as their latents."""
     width = shape.model.moe_latent
     if not width:
         return shape
@@ -106,15 +107,15 @@ def shape_of_rows(shape: BlockShape) -> BlockShape:
 
 @lru_cache(maxsize=256)
 def _of_width(model: Model) -> Model:
-    """Return a model whose residual stream is as wide as the latent of routed experts."""
+    """Return a model whose residual stream is as wide as the latents of routed experts."""
     return replace(model, hidden=model.moe_latent, moe_latent=0)
 
 
 def _to_latents(shape: BlockShape) -> Iterator[Layer]:
     """Project the tokens of this rank to the latents that are dispatched.
 
-    Every tensor-parallel rank has the weights whole; the sum of their gradients over tensor ranks is not counted, as
-    that of the router is not. Input of as many bytes as results is kept for all that read it.
+    Every tensor-parallel rank has the complete weights; as for the router, the sum of their gradients over tensor ranks
+    is not counted. An input that is as wide as results is saved once for all layers that read it.
     Source: NVIDIA, *Nemotron 3*, arXiv 2512.20856, section 2.2 (LatentMoE); Megatron-LM, ``moe/moe_layer.py``,
     ``fc1_latent_proj`` and ``fc2_latent_proj``.
     """
@@ -127,7 +128,7 @@ def _to_latents(shape: BlockShape) -> Iterator[Layer]:
 
 
 def _from_latents(shape: BlockShape) -> Iterator[Layer]:
-    """Project the sums of what experts give to each token of this rank back, which are kept."""
+    """Project the summed expert outputs of each token of this rank back; the sums are saved."""
     local, name, model = shape.local, "MlpBlock_Latent_Up", shape.model
     result = shape.widths.result
     yield from converted(
@@ -138,7 +139,7 @@ def _from_latents(shape: BlockShape) -> Iterator[Layer]:
 
 
 def _readers(shape: BlockShape) -> Layer:
-    """Hand the input to router, experts and shared experts; the first product of the shared ones keeps it, too."""
+    """Return the fork of the input to router and experts; the first product of shared experts saves it, too."""
     keeps = When.KEPT_BY_SHARED if shape.model.shared_feedforward else When.RECOMPUTE_NORM
     users = 3 if shape.model.shared_feedforward else 2
     layer = fork(
@@ -148,11 +149,11 @@ def _readers(shape: BlockShape) -> Layer:
         dtype_bytes=shape.widths.result,
         flags=_AGAIN._replace(drops_activation=keeps),
     )
-    return layer._replace(kernel="add")  # no kernel before or after it adds the gradients up
+    return layer._replace(kernel="add")  # no adjacent kernel can add the gradients
 
 
 def _products(shape: BlockShape) -> Iterator[Layer]:
-    """Multiply the rows of experts, apply the activation and the scores, and multiply again."""
+    """Yield both expert products, with the activation and the scores between them."""
     model, result = shape.model, shape.widths.result
     experts, each = shape.local_experts, model.experts_per_token
     rows, inner = shape.rows, shape.expert_width
@@ -184,7 +185,7 @@ def _products(shape: BlockShape) -> Iterator[Layer]:
 def _activation(shape: BlockShape, elements: Count) -> Layer:
     """Return the activation of experts, which multiplies its output by the score of the row.
 
-    Scores are applied here, so that outputs of experts need not be kept. Source: Megatron-LM, ``moe/experts.py``,
+    With the scores applied here, outputs of experts need not be saved. Source: Megatron-LM, ``moe/experts.py``,
     ``activation_func_with_probs``.
     """
     layer = activation(
@@ -201,7 +202,7 @@ def _activation(shape: BlockShape, elements: Count) -> Layer:
 
 
 def _shared(shape: BlockShape) -> Iterator[Layer]:
-    """Yield the experts that every token passes, an MLP with collectives of its own, and their gate."""
+    """Yield the shared experts, which process every token: an MLP with its own collectives, and their gate."""
     model, result = shape.model, shape.widths.result
     width = shape.mlp_products * shape.split(model.shared_feedforward)
     yield from input_layers(
@@ -232,7 +233,7 @@ def _shared(shape: BlockShape) -> Iterator[Layer]:
     )
     elements = shape.residual
     if model.shared_gate:
-        # a product with one column, and its sigmoid times the output of the shared experts
+        # A product with one column, whose sigmoid multiplies the output of the shared experts.
         yield operator(
             "Shared_Gate",
             "routing",
@@ -248,7 +249,7 @@ def _shared(shape: BlockShape) -> Iterator[Layer]:
 
 
 def _with_shared(shape: BlockShape) -> Layer:
-    """Add what shared experts make to what the others do."""
+    """Return the sum of the outputs of shared and routed experts."""
     elements, result = shape.residual, shape.widths.result
     return Layer(
         name="Shared_Sum",

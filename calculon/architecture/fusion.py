@@ -1,10 +1,9 @@
-"""Kernel fusion: the memory traffic and the kernel launches of layers under a fusion policy.
+"""Kernel fusion: memory traffic and kernel launches of layers under a fusion policy.
 
-A chain of elementwise operators and reductions over one tile becomes one kernel: it reads the inputs of the chain and
-writes its outputs. Nothing is fused across a matrix product, a collective or fused attention; only policy ``max``
-puts activations and rotary embeddings into the product before them. FLOP and activation memory stay as they are, but
-for a loss: compiled, it has no copies of the logits in 4 bytes; and for RMSNorm operator by operator, which keeps its
-input in 4 bytes.
+A chain of elementwise operators and reductions over one tile becomes one kernel, which reads the inputs of the chain
+and writes its outputs. Nothing is fused across a matrix product, a collective or fused attention; only policy ``max``
+fuses activations and rotary embeddings into the preceding product. FLOP and activation memory do not change, with two
+exceptions: a compiled loss makes no 4-byte copies of the logits, and RMSNorm without fusion saves its input in 4 bytes.
 
 Each policy is a table by kind of kernel. Bytes per element: ``r`` of the residual stream, ``o`` of operands
 of products, ``c`` of their results, 4 of softmax and loss in float32 (PyTorch, *Automatic Mixed Precision*, op list).
@@ -25,7 +24,7 @@ from calculon.hardware.kernels.kernel import KernelKind
 
 
 class Moved(NamedTuple):
-    """Bytes per element that an operator moves in its passes, and the kernels it launches."""
+    """Bytes per element that an operator moves in its passes, and the number of kernels it launches."""
 
     forward: Number
     backward: Number
@@ -38,7 +37,7 @@ Rule = Callable[[Layer, Widths], Moved]
 def fused(
     generator: Callable[[BlockShape], Iterable[Layer]],
 ) -> Callable[[BlockShape], Iterator[Layer]]:
-    """Make a generator of layers yield them as the fusion policy runs them, with products in the requested form."""
+    """Wrap a generator of layers to apply the fusion policy, and the requested form of matrix products."""
 
     @wraps(generator)
     def layers(shape: BlockShape) -> Iterator[Layer]:
@@ -48,11 +47,12 @@ def fused(
 
 
 def _fused(layers: Iterable[Layer], shape: BlockShape) -> Iterator[Layer]:
-    """Yield layers with the traffic that the policy leaves; weights move as before, once in each pass."""
+    """Yield layers with the traffic that remains under the policy; weights are still read once in each pass."""
     policy = _policy(shape)
     alone = shape.choice.fuses and shape.choice.compile_scope != "step"
     for layer in layers:
         rule = policy.get(layer.kernel)
+        # Separately compiled blocks cannot fuse their first norm with the sum before it.
         if alone and layer.kernel == "norm":
             rule, alone = _of_stream(rule or _norm_joined), False
         yield _run(layer, rule, shape)
@@ -61,16 +61,16 @@ def _fused(layers: Iterable[Layer], shape: BlockShape) -> Iterator[Layer]:
 
 
 def _run(layer: Layer, rule: Rule | None, shape: BlockShape) -> Layer:
-    """Return a layer as it runs by the rule of its kind."""
+    """Return a layer with the traffic and launches of the rule for its kind."""
     if rule is not None:
         moved = rule(layer, shape.widths)
-        # of a loss the policy counts by logits, of a fork by its input
+        # The traffic of a loss is per logit, and of a fork per element of its input.
         elements = layer.inputs if layer.kernel in ("loss", "fork") else layer.outputs
         weights = layer.weight_bytes
         accessed = (moved.forward * elements + weights, moved.backward * elements + weights, 0.0)
         layer = layer._replace(accessed=accessed, launches=moved.launches)
         if layer.kernel == "loss" and shape.choice.fuses_loss:
-            held = shape.widths.result * elements  # the gradient is written as it is
+            held = shape.widths.result * elements  # the gradient overwrites the logits
             layer = layer._replace(activation=held, activation_grad=held)
         if rule is _rmsnorm_alone and shape.widths.stored < FLOAT_BYTES:
             layer = _kept_in_float(layer)
@@ -80,7 +80,7 @@ def _run(layer: Layer, rule: Rule | None, shape: BlockShape) -> Layer:
 
 
 def _policy(shape: BlockShape) -> Mapping[KernelKind, Rule]:
-    """Return the rules of a layout: a loss that is asked for by its implementation moves what that moves."""
+    """Return the rules of a layout; an explicitly chosen implementation of the loss keeps its own traffic."""
     choice = shape.choice
     policy = dict(POLICIES.get(choice.fusion, {}))
     if choice.fuses_loss:
@@ -100,10 +100,10 @@ def _policy(shape: BlockShape) -> Mapping[KernelKind, Rule]:
 
 
 def _kept_in_float(layer: Layer) -> Layer:
-    """Let RMSNorm keep its input in 4 bytes for square and product with the root, until a norm is computed again.
+    """Make RMSNorm save its input in 4 bytes for the square and the scaling, unless the norm is recomputed.
 
-    The product with the gain keeps their result as narrow as the input was, which takes the place of that. Source:
-    Hugging Face transformers, ``LlamaRMSNorm``; what operators save: PyTorch, tools/autograd/derivatives.yaml.
+    The product with the gain saves its narrow input, which replaces the input of the norm. Source: Hugging Face
+    transformers, ``LlamaRMSNorm``; saved tensors: PyTorch, tools/autograd/derivatives.yaml.
     """
     held = FLOAT_BYTES * layer.inputs
     if not layer.flags.shares_activation:
@@ -113,9 +113,10 @@ def _kept_in_float(layer: Layer) -> Layer:
 
 
 def _computed_again(layer: Layer, shape: BlockShape) -> Layer:
-    """Let the backward pass compute an activation again, in a pass of its own: reads its inputs, writes its output.
+    """Add the recomputation of a fused activation to the backward pass: it reads its inputs, and writes its output.
 
-    [A60] What a fused activation does not keep. Source: Hsu et al., *Liger Kernel*, arXiv 2410.10989, section 3.2.
+    [A60] A fused activation does not save its output. Source: Hsu et al., *Liger Kernel*, arXiv 2410.10989, section
+    3.2.
     """
     if not shape.edition.computes_fused_activations_again:
         return layer
@@ -128,7 +129,7 @@ def _computed_again(layer: Layer, shape: BlockShape) -> Layer:
 
 
 def _bias(layer: Layer, widths: Widths) -> Iterator[Layer]:
-    """Yield the sum over tokens that is the gradient of a product's bias; the product itself adds the bias."""
+    """Yield the bias gradient of a product, a sum over tokens; the product itself adds the bias."""
     product = layer.product
     assert product is not None
     columns = layer.weights - product.n * product.k
@@ -146,20 +147,20 @@ def _bias(layer: Layer, widths: Widths) -> Iterator[Layer]:
 
 
 _LEAST = 1e-300
-"""Keeps a division by 0 elements at 0: of a split that leaves none, which rules refuse later."""
+"""Smallest divisor: keeps 0 elements at 0 bytes, for splits without elements that rules refuse later."""
 
 
 def _width(layer: Layer) -> Number:
-    """Return bytes of an element of what a layer writes."""
-    return layer.output_bytes / np.maximum(layer.outputs, _LEAST)  # 0 where a split leaves nothing
+    """Return the bytes per element of a layer's output."""
+    return layer.output_bytes / np.maximum(layer.outputs, _LEAST)
 
 
 def _gated(layer: Layer) -> bool:
-    """Whether an activation has two inputs."""
+    """Return True if an activation has two inputs."""
     return layer.inputs is not layer.outputs
 
 
-# -- none: one kernel for each operator, as eager frameworks run them -------------------------------------------------
+# -- none: one kernel per operator, as in eager frameworks ------------------------------------------------------------
 
 
 def _softmax_alone(layer: Layer, widths: Widths) -> Moved:
@@ -172,7 +173,7 @@ def _softmax_alone(layer: Layer, widths: Widths) -> Moved:
 
 
 def _norm_alone(layer: Layer, widths: Widths) -> Moved:
-    """One kernel that reads a row twice; backward one that reads both inputs twice, and a sum over tokens of both.
+    """One kernel that reads a row twice; backward, one that reads both inputs twice, and a sum over tokens of both.
 
     Source: PyTorch, aten/src/ATen/native/cuda/layer_norm_kernel.cu; measured: 3 and 7 passes (memory_bound.csv).
     """
@@ -183,10 +184,10 @@ def _norm_alone(layer: Layer, widths: Widths) -> Moved:
 
 
 def _rmsnorm_alone(layer: Layer, widths: Widths) -> Moved:
-    """Square, mean, product and product with the gain, in 4 bytes between two conversions of narrower values.
+    """Square, mean, scaling and product with the gain, in 4 bytes between two conversions of narrower values.
 
-    Backward: product and sum of the gain, product with it; product and sum of the root, product with it; spread of the
-    mean; power, double and product of the square; sum of both.
+    Backward: product and sum for the gain, product with it; product and sum for the root, product with it; broadcast of
+    the mean; power, doubling and product for the square; sum of both.
     Source: Hugging Face transformers, ``LlamaRMSNorm``; measured: 36 and 92 bytes of 2-byte values (memory_bound.csv).
     """
     width, narrow = _width(layer), widths.stored < FLOAT_BYTES
@@ -198,7 +199,7 @@ def _rmsnorm_alone(layer: Layer, widths: Widths) -> Moved:
 
 
 def _activation_alone(layer: Layer, widths: Widths) -> Moved:
-    """Run the function, and with a gate the product of both halves, as kernels of their own; backward it is two."""
+    """Activation function, and the product of both halves if gated, as separate kernels; twice as many backward."""
     c = widths.result
     if _gated(layer):
         return Moved(2 * c + 3 * c, 2 * 3 * c + 3 * c, (2, 3, 0))
@@ -206,24 +207,24 @@ def _activation_alone(layer: Layer, widths: Widths) -> Moved:
 
 
 def _gate_alone(layer: Layer, widths: Widths) -> Moved:
-    """Sigmoid, and the product with it; backward the gradients of both factors, and that of the sigmoid."""
+    """Sigmoid, and the product with it; backward the gradients of both factors, and of the sigmoid."""
     c = widths.result
     return Moved(2 * c + 3 * c, 2 * 3 * c + 3 * c, (2, 3, 0))
 
 
 def _rotary_alone(layer: Layer, widths: Widths) -> Moved:
-    """Product with cosine; half of it negated, joined, product with sine; sum.
+    """Product with cosine; negation of one half, concatenation, product with sine; sum.
 
-    Backward each half is spread into zeros. Source: Hugging Face transformers, ``apply_rotary_pos_emb``.
+    Backward, each half is expanded with zeros. Source: Hugging Face transformers, ``apply_rotary_pos_emb``.
     """
     c = widths.result
     return Moved((2 + 1 + 2 + 2 + 3) * c, (2 + 1 + 4 + 3 + 2 + 3) * c, (5, 9, 0))
 
 
 def _rotary_complex(layer: Layer, widths: Widths) -> Moved:
-    """Conversion to 4 bytes, product with complex numbers, and conversion back; backward the same.
+    """Conversion to 4 bytes, product with complex numbers, and conversion back; the same backward.
 
-    Source: torchtitan, ``apply_rotary_emb``; PyTorch's compiler leaves it as it is (pytorch/pytorch#125718).
+    Source: torchtitan, ``apply_rotary_emb``; PyTorch's compiler does not fuse it (pytorch/pytorch#125718).
     """
     c = widths.result
     casts, copies = (2 * (c + FLOAT_BYTES), 2) if c < FLOAT_BYTES else (0, 0)
@@ -232,26 +233,26 @@ def _rotary_complex(layer: Layer, widths: Widths) -> Moved:
 
 
 def _sum_alone(layer: Layer, widths: Widths) -> Moved:
-    """Read stream and branch, write the stream; its gradient is handed on, converted where the branch is narrower."""
+    """Read stream and branch, write the stream; the gradient is passed on, converted if the branch is narrower."""
     r, c = widths.stored, widths.result
     narrow = c < r
     return Moved(2 * r + c, r + c if narrow else 0.0, (1, int(narrow), 0))
 
 
 def _loss_alone(layer: Layer, widths: Widths) -> Moved:
-    """Logarithm of the softmax, then its entry of the target; backward, its gradient and that of the softmax."""
+    """Log-softmax, then the entry of the target; backward, the gradient of that entry and of the log-softmax."""
     c = widths.result
     forward, backward = EAGER_LOSS.moved(c)
     return Moved(forward, backward, EAGER_LOSS.launched(c))
 
 
-# -- compile: chains in one kernel ------------------------------------------------------------------------------------
+# -- compile: chains of operators in one kernel -----------------------------------------------------------------------
 
 
 def _norm_joined(layer: Layer, widths: Widths) -> Moved:
-    """Entry norms only write: the sum before them reads. Their backward kernel adds the gradient of the stream.
+    """Entry norms only write, because the preceding sum reads; their backward kernel adds the stream's gradient.
 
-    Gradients of gains are a sum over tokens, which reads both again. Measured of compiled norms: memory_bound.csv.
+    Gradients of gains are a sum over tokens, which reads both again. Measured for compiled norms: memory_bound.csv.
     """
     r, o, c = widths.stored, widths.operand, widths.result
     width, gain = _width(layer), bool(np.any(layer.weights))
@@ -261,7 +262,7 @@ def _norm_joined(layer: Layer, widths: Widths) -> Moved:
 
 
 def _of_stream(norm: Rule) -> Rule:
-    """Read the stream in the first norm of what is compiled by itself: the sum before it is in another program."""
+    """Let the first norm of a separately compiled part read the stream: the sum before it is in another program."""
 
     def alone(layer: Layer, widths: Widths) -> Moved:
         joined = norm(layer, widths)
@@ -274,17 +275,17 @@ def _of_stream(norm: Rule) -> Rule:
 
 
 def _norm_unscaled(layer: Layer, widths: Widths) -> Moved:
-    """Entry norms write what is read again for its largest value, or by the kernel that converts it."""
+    """Entry norms write an output that is read again for its maximum, or by the kernel that converts it."""
     return _norm_joined(layer, widths._replace(operand=widths.result))
 
 
 def _norm_in_both(layer: Layer, widths: Widths) -> Moved:
-    """Entry norms write both layouts of the input of a product, which differ in more than their order."""
+    """Entry norms write the input of a product in both layouts, which differ in more than their order."""
     return _norm_joined(layer, widths._replace(operand=2 * widths.operand))
 
 
 def _joined(layer: Layer, widths: Widths) -> Moved:
-    """Move nothing: the next kernel adds a bias, and the backward kernel of the norm adds the gradients."""
+    """No traffic: the next kernel adds a bias, and the backward kernel of the norm adds the gradients."""
     return Moved(0.0, 0.0, (0, 0, 0))
 
 
@@ -295,8 +296,9 @@ def _softmax_joined(layer: Layer, widths: Widths) -> Moved:
 
 
 def _dropout_joined(layer: Layer, widths: Widths) -> Moved:
-    """Only its mask moves; the gradient of a branch of the residual stream is written."""
-    flags = layer.flags  # in a block, and not dropped as that of scores is
+    """Only the mask moves; the gradient of a branch of the residual stream is written."""
+    # A branch is inside a block, and unlike the dropout of scores it is not dropped
+    flags = layer.flags
     branch = flags.recompute != When.NEVER and flags.drops_activation == When.NEVER
     gradient = widths.stored + widths.result if branch else 0
     return Moved(1.0, 1.0 + gradient, (0, int(branch), 0))
@@ -308,7 +310,7 @@ def _activation_joined(layer: Layer, widths: Widths) -> Moved:
 
 
 def _gate_joined(layer: Layer, widths: Widths) -> Moved:
-    """Read both and write one; read both and a gradient, and write two: attention before it is a kernel of its own."""
+    """Read both and write one; backward, read both and a gradient, and write two. Attention is a separate kernel."""
     return Moved(3 * widths.result, 5 * widths.result, (1, 1, 0))
 
 
@@ -317,21 +319,21 @@ def _rotary_joined(layer: Layer, widths: Widths) -> Moved:
 
 
 def _sum_joined(layer: Layer, widths: Widths) -> Moved:
-    """Write the narrow gradient of a branch in the kernel that has that of the stream."""
+    """Write the narrow gradient of a branch in the kernel that computes the stream's gradient."""
     r, c = widths.stored, widths.result
     return Moved(2 * r + c, c if c < r else 0.0, (1, 0, 0))
 
 
 def _loss_joined(layer: Layer, widths: Widths) -> Moved:
-    """Read the logits twice; read them once and write their gradient."""
+    """Read the logits twice; backward, read them once and write their gradient."""
     return Moved(2 * widths.result, 2 * widths.result, (1, 1, 0))
 
 
-# -- max: also into the product before --------------------------------------------------------------------------------
+# -- max: fusion into the preceding product as well -------------------------------------------------------------------
 
 
 def _activation_in_product(layer: Layer, widths: Widths) -> Moved:
-    """Compute it before the product writes; backward, read the saved input (and write both gradients of a gate)."""
+    """Apply it before the product writes; backward, read the saved input (a gate writes both gradients)."""
     c = widths.result
     return Moved(c, 4 * c, (0, 0, 0)) if _gated(layer) else Moved(0.0, c, (0, 0, 0))
 
@@ -363,4 +365,4 @@ MAX: Mapping[KernelKind, Rule] = {
     "rotary": _joined,
 }
 POLICIES: Mapping[str, Mapping[KernelKind, Rule]] = {"none": NONE, "compile": COMPILE, "max": MAX}
-"""Policies by value of the execution field ``fusion``; ``published`` leaves layers as they are."""
+"""Policies by value of the execution field ``fusion``; ``published`` leaves layers unchanged."""

@@ -1,11 +1,11 @@
-"""Multi-head latent attention in training: queries, keys and values are projected through narrower latents.
+"""Multi-head latent attention (MLA) in training: queries, keys and values are projected through narrow latents.
 
-Down-projections and norms of the latents are whole on every tensor-parallel rank, and run on its own tokens; the
-projections up, attention and the output product are split by heads. So tensor parallelism gathers latents, and not the
-residual stream.
+Every tensor-parallel rank has the complete down-projections and latent norms, and applies them to its own tokens; the
+up-projections, attention and the output product are divided by heads. So tensor parallelism gathers latents instead of
+the residual stream.
 
 Source: DeepSeek-AI, *DeepSeek-V2*, arXiv 2405.04434, section 2.1 (products and norms; equations 9 to 19); Megatron-LM,
-``core/transformer/multi_latent_attention.py`` (what is split, and where sequences are gathered).
+``core/transformer/multi_latent_attention.py`` (division over ranks, and gathers of sequences).
 """
 
 from collections.abc import Iterator
@@ -28,26 +28,26 @@ from calculon.declarations.model import Model
 
 _REGATHER, _GATHERED = When.REGATHER_ATTENTION, When.GATHERED_ATTENTION
 _HEADS = Flags(recompute=When.RECOMPUTE_LATENT_HEADS)
-"""What makes heads of latents: the module that recomputation calls *mla_up_proj*.
+"""Flags of layers that create heads from latents: the module that recomputation calls *mla_up_proj*.
 
 Source: Megatron-LM, ``multi_latent_attention.py``, ``qkv_up_proj_and_rope_apply``.
 """
 
 _UP = _HEADS._replace(drops_activation=DROPPED[_REGATHER])
-"""A product of a latent: its input is not kept where it is gathered, or normalised, again."""
+"""Flags of a product with a latent: its input is not saved if it is gathered or normalized again."""
 
 
 def replicated_weights(model: Model) -> int:
-    """Count the weights of a block's latents that every tensor-parallel rank has: projections down, gains of norms."""
+    """Return the number of latent weights per block that every tensor-parallel rank has: down-projections and gains."""
     query = model.q_lora_rank * (model.hidden + 1)
     width = model.kv_lora_rank + model.qk_rope_head_dim
     return query + model.hidden * width + model.kv_lora_rank
 
 
 def latent_projections(shape: BlockShape) -> Iterator[Layer]:
-    """Yield the products that make queries, keys and values, with the norms and collectives of latents between them.
+    """Yield the products for queries, keys and values, with norms and collectives of the latents.
 
-    Without a latent of queries, they are one product of the gathered stream.
+    Without a query latent, queries are a single product of the gathered stream.
     """
     model = shape.model
     keeps = RECOMPUTED._replace(drops_activation=When.RECOMPUTE_NORM)
@@ -71,23 +71,23 @@ def latent_projections(shape: BlockShape) -> Iterator[Layer]:
 
 
 def _whole_queries(shape: BlockShape, width: Elements) -> Iterator[Layer]:
-    """Project the gathered stream to queries; the share of a rank is kept before it is gathered."""
+    """Project the gathered stream to queries; each rank saves its share before the gather."""
     hidden, name = shape.model.hidden, "AttnBlock_Query"
     yield from converted(f"{name}_Cast", shape, hidden, width, 0.0, normed=True, side="gather")
     yield from gathered_input("AttnBlock_F", shape, regather=_REGATHER, gathered=When.ALWAYS)
-    # what is not gathered is the stream itself, which is kept already
+    # Without sequence parallelism there is no gather, and the stream itself is saved already.
     shared = SHARED._replace(recompute=When.RECOMPUTE_LATENT_HEADS)
     flags = _UP if shape.choice.sequence_parallel else shared
     yield project(name, shape, hidden, width, 0.0, flags)
 
 
-def _to_latent(name: str, shape: BlockShape, rank: int, beside: int = 0) -> Iterator[Layer]:
-    """Project the tokens of this rank to a latent of `rank` elements and to some `beside` it; normalise the latent.
+def _to_latent(name: str, shape: BlockShape, rank: int, extra: int = 0) -> Iterator[Layer]:
+    """Project the tokens of this rank to a latent of `rank` elements and `extra` others; normalize the latent.
 
-    The norm keeps what it is a part of, as a view keeps its storage.
+    The norm saves the complete projection, because the latent is a view of its storage.
     """
     local, model = shape.local, shape.model
-    width = rank + beside
+    width = rank + extra
     cast = f"{name}_Down_Cast"
     yield from converted(cast, local, model.hidden, width, 0.0, normed=True)
     down = project(f"{name}_Down", local, model.hidden, width, 0.0, SHARED)
@@ -108,10 +108,10 @@ def _to_latent(name: str, shape: BlockShape, rank: int, beside: int = 0) -> Iter
 
 
 def _from_latent(
-    name: str, shape: BlockShape, rank: int, width: Elements, beside: int = 0
+    name: str, shape: BlockShape, rank: int, width: Elements, extra: int = 0
 ) -> Iterator[Layer]:
-    """Gather a normalised latent, with what is `beside` it, and project it to the heads of this rank."""
-    gathered = replace(shape, activation=shape.tokens * (rank + beside))
+    """Gather a normalized latent and `extra` other elements, and project it to the heads of this rank."""
+    gathered = replace(shape, activation=shape.tokens * (rank + extra))
     yield from converted(
         f"{name}_Up_Cast",
         shape,
@@ -124,17 +124,17 @@ def _from_latent(
     )
     flags = Flags(recommunicate=_REGATHER, drops_activation=_GATHERED)
     collective = border_collective(f"{name}_F", COLUMN_INPUT, gathered, flags)
-    share = collective.activation * (rank / (rank + beside))  # the rest is kept before the norm
+    share = collective.activation * (rank / (rank + extra))  # the rest is saved before the norm
     yield from with_copy(collective._replace(activation=share), shape)
     yield project(f"{name}_Up", shape, rank, width, 0.0, _UP)
 
 
 def latent_heads(shape: BlockShape) -> Iterator[Layer]:
-    """Yield the layers that make heads of what was projected: rotary positions, then keys in one piece.
+    """Yield the layers that create heads from the projections: rotary embeddings, then concatenated keys.
 
-    Queries are turned in place, and the one part of the keys that all heads share. Keys are joined from both parts in
-    memory; the gradient of the shared part is the sum over heads. Source: Megatron-LM,
-    ``core/fusions/fused_mla_yarn_rope_apply.py``; one kernel that turns and joins moves as much.
+    Queries are rotated in place, and so is the part of the keys that all heads share. Keys are concatenated in memory
+    from both parts; the gradient of the shared part is a sum over heads. Source: Megatron-LM,
+    ``core/fusions/fused_mla_yarn_rope_apply.py``; a single kernel for both has the same traffic.
     """
     model, tokens = shape.model, shape.tokens
     heads, size = shape.split(model.attn_heads), shape.widths.result

@@ -1,4 +1,4 @@
-"""The record of a layer, and constructors that most layers share."""
+"""Record of a layer, and constructors for common layers."""
 
 from typing import NamedTuple
 
@@ -10,25 +10,25 @@ from calculon.hardware.collectives.dispatch import Routing
 from calculon.hardware.kernels.kernel import ENGINES, KernelKind, VectorKind
 
 Number = Elements | float
-"""A size: an array over executions, or one number for all of them."""
+"""Size: an array over executions, or one number for all of them."""
 
 PHASES = ("fw", "agrad", "wgrad")
 """Passes over a layer: forward, gradient of the input, gradient of the weights."""
 
 
 class Flags(NamedTuple):
-    """When (:class:`When`) a block recomputes, gathers again or drops tensors of a layer; sizes do not depend on it.
+    """Times (:class:`When`) at which a block recomputes, gathers again or drops tensors of a layer; without sizes.
 
     Attributes:
-        recompute: The forward pass is computed again in the backward pass.
+        recompute: The forward pass is repeated in the backward pass.
         recommunicate: The forward collective is repeated in the backward pass.
-        drops_activation: The saved input does not stay until the backward pass.
-        drops_shard: Nothing stays of it either where a shard of it would.
-        drops_output: The output does not stay as the saved input of the next layer.
-        remakes: The part ``remade`` of the saved input is made again, and does not stay.
-        shares_activation: The saved input lies in the buffer of another layer.
-        module: Module that the layer is a part of. Where that is checkpointed (``BlockChoice.checkpoints``), the layer
-            is computed and communicates again, and keeps nothing.
+        drops_activation: The saved input is dropped before the backward pass.
+        drops_shard: The shard of the saved input that would remain is dropped, too.
+        drops_output: The output is not kept as the saved input of the next layer.
+        remakes: The part ``remade`` of the saved input is recomputed instead of kept.
+        shares_activation: The saved input is in the buffer of another layer.
+        module: Module of the layer. If it is checkpointed (``BlockChoice.checkpoints``), the layer repeats its
+            computation and communication, and saves nothing.
     """
 
     recompute: str = When.NEVER
@@ -41,7 +41,7 @@ class Flags(NamedTuple):
     module: str = ""
 
     def happens(self, flag: str, choice: BlockChoice, edition: Edition) -> bool:
-        """Whether one of the flags that name a time holds under a choice."""
+        """Return True if the condition of a flag holds under a choice."""
         when: str = getattr(self, flag)
         if flag in _OF_CHECKPOINTS and self.module in choice.checkpoints:
             return flag not in _REPEATED or when != When.NEVER
@@ -50,36 +50,37 @@ class Flags(NamedTuple):
 
 _REPEATED = ("recompute", "recommunicate")
 _OF_CHECKPOINTS = (*_REPEATED, "drops_activation", "drops_shard")
-"""What happens to all layers of a checkpointed module; computed again is what recomputation of all does."""
+"""Flags that hold for all layers of a checkpointed module; repeated flags only if the layer has them at all."""
 
 
 RECOMPUTED = Flags(recompute=When.RECOMPUTE_ALL)
-"""Computed again in the backward pass of full recomputation, and nothing else."""
+"""Flags of layers that full activation recomputation repeats, and nothing else."""
 
 REDUCING = ("reduce_scatter", "all_reduce")
-"""Collectives that add up the values of all ranks."""
+"""Collectives that sum the values of all ranks."""
 
 Operations = tuple[str | None, str | None]
-"""Collectives of the forward and of the backward pass, as in the ``ops`` of a network; None sends nothing."""
+"""Collectives of the forward and the backward pass, as in the ``ops`` of a network; None sends nothing."""
 
 
 class Collective(NamedTuple):
-    """The collective of a layer.
+    """Collective of a layer.
 
     Attributes:
-        message: Bytes of the full, gathered or reduced, tensor; 0 without parallelism along the axis.
-        gathered: Those where it is gathered, if that is in narrower elements.
-        operations, split_operations: Of the forward and of the backward pass; the second where the tensor is split
-            along the sequence outside of column- and row-parallel products, None where that makes no difference.
+        message: Bytes of the full (gathered or reduced) tensor; 0 without parallelism along the axis.
+        gathered: Bytes of the tensor for gathers, if gathers use narrower elements.
+        operations, split_operations: Collectives of the forward and the backward pass. The second ones apply if the
+            tensor is divided along the sequence outside of column- and row-parallel products (sequence parallelism);
+            None if that makes no difference.
         overlapped: Cut into tiles that overlap the tiles of a matrix product.
         outer: The first gather or the last reduction of a block: next to a pipeline transfer.
         axis: Axis of parallelism: one of :data:`~calculon.declarations.axes.LAYER_AXES`.
-        group: Which ranks of a group of experts take part, where these are others than those of the axis
+        group: Ranks of an expert group that take part, if these are not all ranks of the axis
             (:data:`~calculon.cost.process_groups.ExpertRanks`).
-        returned: Those of the backward pass, if they are others.
-        routing: Of tokens whose copies a library of experts sends; the message is then one copy of each token of a
+        returned: Bytes of the message in the backward pass, if different.
+        routing: Routing of tokens whose copies an expert library sends; the message is then one copy of each token of a
             rank.
-        steps: How often the operations of the forward and of the backward pass run, one after the other; None for once.
+        steps: Number of sequential operations in the forward and the backward pass; None for one.
     """
 
     message: Bytes
@@ -95,11 +96,11 @@ class Collective(NamedTuple):
     steps: tuple[Count, Count] | None = None
 
     def times(self, *, backward: bool = False) -> Count | int:
-        """Return how often an operation runs, one after the other."""
+        """Return the number of sequential operations."""
         return 1 if self.steps is None else self.steps[backward]
 
     def size(self, operation: str, *, backward: bool = False) -> Bytes:
-        """Return bytes of the full tensor in an operation."""
+        """Return the bytes of the full tensor in an operation."""
         if backward and self.returned is not None:
             return self.returned
         if self.gathered is None or operation != "all_gather":
@@ -108,27 +109,27 @@ class Collective(NamedTuple):
 
 
 class TensorOperator(NamedTuple):
-    """The collectives at one end of a tensor-parallel product: of whole tensors, and split along the sequence."""
+    """Collectives at one end of a tensor-parallel product: for whole tensors, and for sequence parallelism."""
 
     whole: Operations
     split: Operations
 
 
 COLUMN_INPUT = TensorOperator((None, "all_reduce"), ("all_gather", "reduce_scatter"))
-"""Operator *f*, before column-parallel products: hands their input to all ranks, and adds its gradients up.
+"""Operator *f*, before column-parallel products: broadcasts their input, and sums its gradients over ranks.
 
 Source: Shoeybi et al., *Megatron-LM*, arXiv 1909.08053, figure 3; split along the sequence: Korthikanti et al., arXiv
 2205.05198, section 4.2.2.
 """
 
 ROW_OUTPUT = TensorOperator(("all_reduce", None), ("reduce_scatter", "all_gather"))
-"""Operator *g*, after a row-parallel product: adds up the parts of its output; source as of *f*."""
+"""Operator *g*, after a row-parallel product: sums its partial outputs over ranks; source as of *f*."""
 
 
 class Widths(NamedTuple):
     """Bytes per element: of stored weights, of operands of products, of their results.
 
-    ``weight`` is that of an operand that is a weight; 0 where it is that of others.
+    ``weight`` is for operands that are weights; 0 if it equals the width of other operands.
     """
 
     stored: int
@@ -138,14 +139,15 @@ class Widths(NamedTuple):
 
     @property
     def multiplied(self) -> float:
-        """Bytes per element of a weight as it is multiplied."""
+        """Bytes per element of a weight as operand of a product."""
         return self.weight or self.operand
 
 
 class Product(NamedTuple):
-    """A matrix product: `batch` times ``(m, n) x (n, k)``.
+    """Matrix product: `batch` times ``(m, n) x (n, k)``.
 
-    A single one has `n` x `k` weights, one of experts as many for each of the `batch`, one of two activations none.
+    A single product has `n` x `k` weights, a product of experts has as many for each of the `batch`, and a product of
+    two activations has none.
     """
 
     batch: Number
@@ -155,25 +157,27 @@ class Product(NamedTuple):
 
 
 class Layer(NamedTuple):
-    """One operator of a block on one processor, for one microbatch.
+    """Operator of a block on one processor, for one microbatch.
 
     ``flops`` and ``accessed`` (bytes moved in tier-1 memory) are per phase of :data:`PHASES`. ``inputs``, ``outputs``
     and ``weights`` are elements; ``activation`` (activation memory, saved for the backward pass), ``activation_grad``,
-    ``output_bytes`` and ``weight_bytes`` are bytes. ``shard`` (bytes) stays where the activation is dropped. ``keys``
-    is the mean number of keys per query of fused attention, ``slowest`` how many times as many keys, and FLOP, it has
-    on the rank that the others wait for, ``causal`` its mask, ``head_width`` its elements per
-    head of queries and keys, and ``value_width`` of values; ``product`` the shape of a matrix product. Rate and fusion
+    ``output_bytes`` and ``weight_bytes`` are bytes. ``shard`` (bytes) remains if the activation is dropped.
+
+    For fused attention, ``keys`` is the mean number of keys per query, ``slowest`` the ratio of keys (and FLOP) on the
+    rank that the others wait for, ``causal`` its mask, ``head_width`` the elements per head of queries and keys, and
+    ``value_width`` of values. ``product`` is the shape of a matrix product. Rate and fusion
     (:mod:`calculon.architecture.fusion`) depend on the kind of ``kernel``.
-    ``launches`` is the number of kernels that each pass launches: by default one where it moves anything. ``table`` is
-    rows and columns of weights that are looked up. ``tiles`` is in how many products of fewer rows, one after the
-    other, each pass of a product is cut; None where none is. ``ring`` are the steps of attention whose keys other ranks
-    have; None where none has. ``rounds`` is how often each pass launches its kernels. Where single operators are
-    recomputed, ``repeated`` is the share of the forward pass that is. ``remade`` are bytes of the activation that may
-    be made again rather than kept. ``replicated`` are weights that every tensor-parallel rank has whole, ``expert``
-    those of routed experts, of which expert parallelism gives each rank a share: their replicas are others than those
-    of all other weights.
-    ``active`` is the share of the weights that one token is multiplied with: those of its experts. ``counted`` are FLOP
-    of a token, forward and on all ranks together, that MFU counts beside products with weights and scores.
+
+    ``launches`` is the number of kernels of each pass; by default one if the pass moves anything. ``table`` contains
+    rows and columns of looked-up weights. ``tiles`` is the number of smaller sequential products per pass; None if
+    products are not cut. ``ring`` contains the steps of ring attention; None without a ring. ``rounds`` is how often
+    each pass launches its kernels. ``repeated`` is the fraction of the forward pass that recomputation by operator
+    repeats. ``remade`` are bytes of the activation that can be recomputed instead of saved.
+
+    ``replicated`` marks weights that every tensor-parallel rank has completely, ``expert`` weights of routed experts,
+    which expert parallelism divides over ranks: their replicas differ from the replicas of other weights. ``active`` is
+    the fraction of the weights with which one token is multiplied: the weights of its experts. ``counted`` are FLOP per
+    token (forward, all ranks together) that MFU counts in addition to products with weights and scores.
     """
 
     name: str
@@ -210,7 +214,7 @@ class Layer(NamedTuple):
 
     @property
     def engine(self) -> str:
-        """The engine that the kernel runs on: ``matrix``, ``vector``, or of fused attention ``attention``."""
+        """Engine of the kernel: ``matrix``, ``vector``, or ``attention`` for fused attention."""
         return ENGINES[self.kernel]
 
 
@@ -228,16 +232,16 @@ def operator(
     dtype_bytes: float,
     flags: Flags,
 ) -> Layer:
-    """Build a layer that reads its operands and writes its result once per pass (section 2.3, first row).
+    """Return a layer that reads its operands and writes its result once per pass (section 2.3, first row).
 
     Args:
-        inputs, outputs, weights, saved, grad: Elements read, written, held as weights, saved for the backward pass, and
-            of the output's gradient.
-        input_grad: Count writing the gradient of the saved tensors.
+        inputs, outputs, weights, saved, grad: Elements read, written, stored as weights, saved for the backward pass,
+            and of the output's gradient.
+        input_grad: True to count writing the gradient of the saved tensors.
         dtype_bytes: Bytes per element.
     """
     backward = dtype_bytes * (weights + saved + grad)
-    has_weights = not isinstance(weights, float) or weights > 0
+    has_weights = not isinstance(weights, float) or weights > 0  # arrays always count as weights
     return Layer(
         name=name,
         kernel=kernel,
@@ -272,7 +276,7 @@ def pointwise(
     dtype_bytes: float,
     flags: Flags,
 ) -> Layer:
-    """Build a weightless vector layer whose backward pass moves the bytes of its forward pass.
+    """Return a weightless vector layer whose backward pass moves the bytes of its forward pass.
 
     It reads `inputs` elements, by default as many as it writes. With `input_grad` it also writes the gradient of its
     input.

@@ -1,9 +1,9 @@
-"""Attention that is linear in the length of the sequence, in place of attention with softmax.
+"""Linear attention: attention whose cost is linear in the sequence length, instead of softmax attention.
 
-One product makes everything that a token reads and writes; a short convolution, or SiLU, follows; then the state, which
-has a fixed size and is handed on between chunks of tokens; a norm with a gate; and the output product. Tensor
-parallelism splits all of it by heads, as it splits attention. Context-parallel ranks have parts of sequences before and
-after it: they exchange these for whole sequences of some heads, and back.
+One product creates all inputs of a token; a short convolution or SiLU follows; then the state, which has a fixed size
+and is passed between chunks of tokens; a gated norm; and the output product. Tensor parallelism divides all of it by
+heads, as in attention. With context parallelism, ranks exchange their parts of sequences for whole sequences of some
+heads, and back.
 
 Source: gated delta rule: Yang et al., arXiv 2412.06464 (Qwen3-Next, Megatron-LM ``core/ssm/gated_delta_net.py``);
 Mamba-2: Dao and Gu, arXiv 2405.21060 (Megatron-LM ``core/ssm/mamba_mixer.py``); lightning attention: Qin et al., arXiv
@@ -36,7 +36,7 @@ from calculon.base.units import Elements
 from calculon.declarations.model import Model
 
 PREFIXES = {"gated_delta": "DeltaBlock", "mamba2": "MambaBlock", "lightning": "LightningBlock"}
-"""How names of layers begin."""
+"""Prefixes of layer names."""
 
 CHUNK = 64
 """Tokens of a chunk of the gated delta rule and of lightning attention.
@@ -46,13 +46,13 @@ kernels have blocks of 64.
 """
 
 STATE_BYTES = 4
-"""Bytes of an element of a state of Mamba-2, and of the products inside of a chunk (``states_in_fp32``)."""
+"""Bytes per element of a Mamba-2 state, and of the products within a chunk (``states_in_fp32``)."""
 
 
 def linear_attention_layers(shape: BlockShape) -> Iterator[Layer]:
-    """Yield norm, input product, convolution or SiLU, state, norm with a gate, output product, and residual sum.
+    """Yield norm, input product, convolution or SiLU, state, gated norm, output product, and residual sum.
 
-    Recomputation of the norm with a gate repeats the exchange after it (Megatron-LM, module *gdn_norm_out*).
+    Recomputation of the gated norm repeats the exchange after it (Megatron-LM, module *gdn_norm_out*).
     """
     model, name = shape.model, PREFIXES[shape.model.linear_attention]
     if shape.whole:
@@ -103,7 +103,7 @@ def linear_attention_layers(shape: BlockShape) -> Iterator[Layer]:
 
 
 def inner_width(model: Model) -> int:
-    """Width of what the state gives, which the output product reads."""
+    """Return the width of the state's output, which the output product reads."""
     match model.linear_attention:
         case "gated_delta":
             return model.linear_value_heads * model.linear_value_dim
@@ -113,12 +113,12 @@ def inner_width(model: Model) -> int:
 
 
 def input_width(shape: BlockShape) -> Elements:
-    """Columns of the input product on one rank: of all that is convolved, of the gate, and of scalars of each head."""
-    return _channels(shape, _groups(shape)) + _beside(shape)
+    """Return the columns of the input product on one rank: convolved channels, the gate, and scalars of each head."""
+    return _channels(shape, _groups(shape)) + _gate_width(shape)
 
 
-def _beside(shape: BlockShape) -> Elements:
-    """Return the columns of the gate, and of scalars of each head."""
+def _gate_width(shape: BlockShape) -> Elements:
+    """Return the columns of the gate, and of the scalars of each head."""
     model = shape.model
     gate = shape.split(inner_width(model))
     match model.linear_attention:
@@ -130,9 +130,9 @@ def _beside(shape: BlockShape) -> Elements:
 
 
 def _channels(shape: BlockShape, groups: Elements) -> Elements:
-    """Return the channels that pass the convolution, or SiLU: queries, keys and values, by whatever name.
+    """Return the channels of the convolution or SiLU: queries, keys and values, or their equivalents.
 
-    Groups of heads of Mamba-2 share what writes and reads the state; they are given.
+    Groups of heads of Mamba-2 share the projections that write and read the state; their number is given.
     """
     model, inner = shape.model, shape.split(inner_width(shape.model))
     match model.linear_attention:
@@ -144,7 +144,7 @@ def _channels(shape: BlockShape, groups: Elements) -> Elements:
 
 
 def _groups(shape: BlockShape) -> Elements:
-    """Return the groups of heads of Mamba-2 on one rank: its share, or one that it shares with other ranks.
+    """Return the groups of Mamba-2 heads on one rank: its share, or one group shared with other ranks.
 
     Source: Megatron-LM, ``core/ssm/mamba_mixer.py``.
     """
@@ -152,10 +152,10 @@ def _groups(shape: BlockShape) -> Elements:
 
 
 def _exchanged_groups(shape: BlockShape) -> Elements:
-    """Return the groups of a token after the exchange of heads, where ranks with the same group each have it.
+    """Return the groups per token after the exchange of heads, with a copy on each rank that needs a group.
 
-    A rank then has as many times its tokens as there are ranks that exchange, each with fewer heads: it
-    computes with so many groups for each of its own tokens.
+    After the exchange, a rank has more tokens by the number of exchanging ranks, each with fewer heads: the result is
+    the number of groups per token before the exchange.
 
     Source: Megatron-LM, ``core/ssm/mamba_context_parallel.py``.
     """
@@ -164,12 +164,12 @@ def _exchanged_groups(shape: BlockShape) -> Elements:
 
 
 def _sent(shape: BlockShape) -> Elements:
-    """Return the elements of a token that are exchanged for those of all tokens: all that the input product makes."""
-    return _channels(shape, _exchanged_groups(shape)) + _beside(shape)
+    """Return the elements per token that are exchanged: all outputs of the input product."""
+    return _channels(shape, _exchanged_groups(shape)) + _gate_width(shape)
 
 
 def _exchanged(name: str, shape: BlockShape, width: Elements, again: str) -> Iterator[Layer]:
-    """Exchange tokens of all heads of a rank for heads of all tokens, or back; nothing is kept of it.
+    """Exchange tokens of all heads of a rank for heads of all tokens, or back; nothing is saved.
 
     Source: Megatron-LM, ``core/ssm/mamba_context_parallel.py``; as attention does with ``cp_comm: a2a``.
     """
@@ -191,7 +191,7 @@ def _exchanged(name: str, shape: BlockShape, width: Elements, again: str) -> Ite
 def _before_state(name: str, shape: BlockShape) -> Layer:
     """Return the short convolution with SiLU, or SiLU alone (lightning attention).
 
-    The fused kernel of Mamba-2 keeps the input product alone, and convolves again in its backward pass.
+    The fused Mamba-2 kernel saves only the input product, and repeats the convolution in its backward pass.
     Source: state-spaces/mamba, ``ssd_combined.py``, ``MambaSplitConv1dScanCombinedFn``.
     """
     model, result = shape.model, shape.widths.result
@@ -222,7 +222,7 @@ def _before_state(name: str, shape: BlockShape) -> Layer:
 
 
 def _core(shape: BlockShape) -> Core:
-    """Return what a token has of the state."""
+    """Return the cost of the state per token."""
     match shape.model.linear_attention:
         case "gated_delta":
             return _delta(shape)
@@ -232,16 +232,17 @@ def _core(shape: BlockShape) -> Core:
 
 
 def _chunk(shape: BlockShape, tokens: int) -> Number:
-    """Return tokens of a chunk: no more than there are."""
+    """Return the tokens of a chunk, at most the sequence length."""
     return np.minimum(float(tokens), shape.workload.keys)
 
 
 def _delta(shape: BlockShape) -> Core:
     """Return the state of the gated delta rule, keys x values for each value head.
 
-    Forward 8 FLOP per element of the state (products with key, value and query, and the sum of the update), and the
-    products inside of a chunk of `C` tokens: ``C (5 d_k + 3 d_v)``. Between its kernels are states in the type of keys,
-    both sides of the WY form and the new values; queries, keys, values, decay, step and the inverse of a chunk stay.
+    The forward pass takes 8 FLOP per element of the state (products with key, value and query, and the sum of the
+    update), and the products within a chunk of `C` tokens: ``C (5 d_k + 3 d_v)``. Its kernels exchange states in the
+    type of keys, both sides of the WY form and the new values; queries, keys, values, decay, step and the inverse of a
+    chunk are saved.
 
     Source: Yang et al., arXiv 2412.06464, section 3.3; flash-linear-attention, ``ops/gated_delta_rule/chunk.py``;
     counted FLOP: Megatron-LM, ``training.py``, ``num_floating_point_operations`` (with the convolution).
@@ -267,9 +268,10 @@ def _delta(shape: BlockShape) -> Core:
 def _mamba(shape: BlockShape) -> Core:
     """Return the state of Mamba-2, ``ssm_state`` for each element of a head.
 
-    Forward two products with the state, and two inside of a chunk of `Q` tokens: ``4 i N + 2 Q (n_g N + i)``, where `i`
-    is the width of all heads. Between its kernels are states and products of a group, in 4 bytes. Of its inputs only
-    the time step stays, and its decay in 4 bytes: all else is in the output of the input product.
+    The forward pass takes two products with the state, and two within a chunk of `Q` tokens:
+    ``4 i N + 2 Q (n_g N + i)``, where `i` is the width of all heads. Its kernels exchange states and products of a
+    group, in 4 bytes. Of its inputs, only the time step and its decay (in 4 bytes) are saved: the others are in the
+    output of the input product.
 
     Source: Dao and Gu, arXiv 2405.21060, section 6; state-spaces/mamba, ``ssd_combined.py``; counted FLOP: Megatron-LM,
     ``training.py``, ``mamba_layer_flops``.
@@ -291,10 +293,10 @@ def _mamba(shape: BlockShape) -> Core:
 
 
 def _lightning(shape: BlockShape) -> Core:
-    """Return the state of lightning attention, keys x values for each head; it stays in the multiprocessors.
+    """Return the state of lightning attention, keys x values for each head; it stays on the multiprocessors.
 
-    Forward two products with the state, and two inside of a chunk of `C` tokens, of which half is masked:
-    ``4 d d + 2 C d`` of each head of width `d`. Queries, keys and values stay.
+    The forward pass takes two products with the state, and two within a chunk of `C` tokens, half of which is masked:
+    ``4 d d + 2 C d`` for each head of width `d`. Queries, keys and values are saved.
 
     Source: Qin et al., arXiv 2401.04658, algorithms 1 and 2; MiniMax-01, arXiv 2501.08313, section 2.2.
     """

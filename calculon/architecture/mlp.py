@@ -1,4 +1,4 @@
-"""The MLP half of a block, and chains of linear layers."""
+"""MLP half of a block, and chains of linear layers."""
 
 from collections.abc import Iterator
 
@@ -22,8 +22,8 @@ from calculon.architecture.shape import BlockShape
 def mlp_layers(shape: BlockShape) -> Iterator[Layer]:
     """Yield norm, first product (with the gate's, if there is one), activation, second product and residual sum.
 
-    An MLP alone has neither norm, nor dropout, nor residual connection. Of several experts each is such an MLP; of one
-    the router has no choice.
+    A block that consists of an MLP only has no norm, no dropout, and no residual connection. With several experts each
+    of them is such an MLP; with one expert the router has no choice.
     """
     model = shape.model
     if shape.whole:
@@ -37,7 +37,7 @@ def mlp_layers(shape: BlockShape) -> Iterator[Layer]:
 
 
 def _products(shape: BlockShape) -> Iterator[Layer]:
-    """Yield both products and the activation between them, after the router of an only expert."""
+    """Yield both products and the activation between them, after the router of a single expert."""
     model = shape.model
     if model.num_experts:
         yield router_layer(shape)
@@ -82,19 +82,19 @@ def activation_layer(shape: BlockShape, prefix: str = "MlpBlock") -> Layer:
     )
     if shape.mlp_products == 1:
         return layer
-    # of its two inputs the second product makes one
+    # If the second of its two inputs is recomputed by operator, only the first is saved.
     return layer._replace(remade=np.maximum(layer.activation - layer.output_bytes, 0.0))
 
 
-# A chain of linear layers, each with its activation.
+# Chains of linear layers, each with an activation.
 
 
 def linear_layers(shape: BlockShape) -> Iterator[Layer]:
-    """Yield one square column-parallel product, its activation, and the collective for the next one.
+    """Yield one square column-parallel product, its activation, and the collective for the next product.
 
-    Alone, a product has no row-parallel partner. Megatron copies its input to all ranks, all-reduces their gradients,
-    and gathers its output (``ColumnParallelLinear`` with ``gather_output``); the all-gather form reduces and scatters
-    the gradient where the output of the layer before was gathered.
+    A single product has no row-parallel partner. Megatron copies its input to all ranks, all-reduces the gradients, and
+    gathers the output (``ColumnParallelLinear`` with ``gather_output``). The all-gather form reduce-scatters the
+    gradient at the gather of the previous layer's output.
     """
     hidden, columns = shape.model.hidden, shape.split(shape.model.hidden)
     bias = columns * shape.model.mlp_bias

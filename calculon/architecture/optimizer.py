@@ -1,8 +1,8 @@
-"""The optimizer step: state, arithmetic and memory traffic of each optimizer per parameter.
+"""Optimizer step: state, arithmetic and memory traffic of each optimizer per parameter.
 
 Resident and moved bytes follow Rajbhandari et al., *ZeRO*, arXiv 1910.02054, section 3.1: a state of 4-byte moments,
-and a 4-byte master copy of weights that are smaller. A fused step reads and writes the state once, reads a gradient,
-writes a weight. The other forms run one elementwise operation after the other, as PyTorch's optimizers do.
+and a 4-byte master copy of narrower weights. A fused step reads and writes the state once, reads a gradient, and writes
+a weight. Other forms run one elementwise operation after the other, as PyTorch's optimizers do.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from calculon.declarations.named_values import MASTER_BYTES
 from calculon.declarations.scope_choices import StepChoice
 
 QUANTIZED_BYTES = 1 + 4 / 256
-"""An 8-bit moment: blocks of 256 share a 4-byte scale (Dettmers et al., arXiv 2110.02861, section 2)."""
+"""Bytes of an 8-bit moment: blocks of 256 share a 4-byte scale (Dettmers et al., arXiv 2110.02861, section 2)."""
 
 MOMENT_BYTES = {"float32": 4, "bfloat16": 2}
 """Bytes of a moment by type; DeepSeek-V3 keeps Adam's in bfloat16 (arXiv 2412.19437, section 3.3.2)."""
@@ -24,15 +24,15 @@ NEWTON_SCHULZ_STEPS = 5
 
 
 class Optimizer(NamedTuple):
-    """The cost of a step of an optimizer.
+    """Cost of an optimizer step.
 
     Attributes:
-        moments: Values of the state per parameter, the master copy apart.
+        moments: Values of the state per parameter, without the master copy.
         flops: FLOP per parameter on the vector engine.
-        values, moment_values: Accesses per parameter of the elementwise operations, one after the other: values of 4
-            bytes (gradients, weights, intermediate results), and moments in their own type.
-        kernels: Kernels of these operations, for one weight tensor.
-        reads: How often a fused step reads a gradient.
+        values, moment_values: Accesses per parameter of sequential elementwise operations: values of 4 bytes
+            (gradients, weights, intermediate results), and moments in their own type.
+        kernels: Kernels of these operations for one weight tensor.
+        reads: Number of times that a fused step reads a gradient.
     """
 
     moments: int
@@ -47,13 +47,13 @@ ADAM = Optimizer(moments=2, flops=11, values=10, moment_values=8, kernels=7)
 """Kingma and Ba, arXiv 1412.6980, algorithm 1: lerp 3 accesses, mul 2, addcmul 3, sqrt 2, div 2, add 2, addcdiv 4."""
 
 ADAM_8BIT = Optimizer(moments=2, flops=20, values=18 + 4, moment_values=4, kernels=7 + 4)
-"""Dettmers et al., arXiv 2110.02861, section 2: Adam, its moments read into 4 bytes before and written back after."""
+"""Dettmers et al., arXiv 2110.02861, section 2: Adam, with moments read into 4 bytes before and written back after."""
 
 LION = Optimizer(moments=1, flops=5, values=8, moment_values=3, kernels=4)
 """Chen et al., arXiv 2302.06675, algorithm 2: lerp 3 accesses, sign 2, add 3, lerp 3."""
 
 SGD_MOMENTUM = Optimizer(moments=1, flops=4, values=3, moment_values=5, kernels=3)
-"""Polyak 1964: mul 2 accesses, add 3, add 3; the last reads the moment as it is stored (``torch/optim/sgd.py``)."""
+"""Polyak 1964: mul 2 accesses, add 3, add 3; the last reads the moment in its stored type (``torch/optim/sgd.py``)."""
 
 SGD = Optimizer(moments=0, flops=2, values=3, moment_values=0, kernels=1)
 """Robbins and Monro 1951: add 3 accesses."""
@@ -82,19 +82,19 @@ OPTIMIZERS: Mapping[str, Optimizer] = {
 }
 
 OF_OTHERS: Mapping[str, Optimizer] = {"adafactor": ADAFACTOR_VECTOR, "muon": ADAM}
-"""Optimizers of weights that are no matrices, where that is another one."""
+"""Optimizers of weights that are not matrices, if they have a different one."""
 
 
 class Matrices(NamedTuple):
-    """The weight matrices of layers, shape (layers, steps); 0 where a layer has none.
+    """Weight matrices of layers, shape (layers, steps); 0 for layers without one.
 
     Attributes:
-        elements, sides: Rows times columns, and rows plus columns, of the share of a tensor-parallel rank; of all
-            experts.
+        elements, sides: Rows times columns, and rows plus columns, of the share of a tensor-parallel rank; for experts,
+            of all of them.
         shorter, longer: Sides of the whole matrix. A product of several matrices (gate and up, or fused query, key and
-            value) counts as one, and a head that ranks share once for each of them.
-        share: Part of the products of a whole matrix that a tensor-parallel rank computes; of those of all experts
-            together.
+            value) counts as one, and a head that ranks share counts once for each of them.
+        share: Fraction of the products of a whole matrix that a tensor-parallel rank computes; for experts, of all of
+            them together.
     """
 
     elements: Elements
@@ -105,10 +105,10 @@ class Matrices(NamedTuple):
 
 
 class Experts(NamedTuple):
-    """Which layers are routed experts, shape (layers, 1), and how often a replica of the model has each weight.
+    """Mask of layers that are routed experts, shape (layers, 1), and copies of each weight in a model replica.
 
-    The second, of shape (layers, steps), is tensor-parallel ranks over those that have all experts once; 1 of other
-    layers. It is None where it is 1 everywhere: experts then have the replicas of other weights.
+    `copies`, of shape (layers, steps), is the tensor-parallel degree over the number of ranks that hold all experts
+    once, and 1 for other layers. It is None if it is 1 everywhere: experts then have the replicas of other weights.
     """
 
     layers: Array
@@ -116,11 +116,11 @@ class Experts(NamedTuple):
 
 
 class Narrow(NamedTuple):
-    """What a recipe makes of the weights of layers after a step, in bytes per element of shape (layers, 1).
+    """Processing of the weights of layers by a low-precision recipe after a step; bytes per element, shape (layers, 1).
 
     Attributes:
-        conversion: What making its copies moves on each rank, once they are gathered.
-        unwritten: By how much less each weight is written by the rank that steps it.
+        conversion: Traffic on each rank of converting the gathered weights.
+        unwritten: Reduction of the bytes that each weight takes when the stepping rank writes it.
     """
 
     conversion: Bytes
@@ -128,9 +128,9 @@ class Narrow(NamedTuple):
 
 
 class Parameters(NamedTuple):
-    """Weights of layers, shape (layers, steps); `matrices` where the step depends on them; `experts` if there are.
+    """Weights of layers, shape (layers, steps); `matrices` if the step depends on them; `experts` if there are any.
 
-    `narrow` is what a recipe makes of them, if it does.
+    `narrow` is the processing by a low-precision recipe, if any.
     """
 
     weights: Elements
@@ -139,19 +139,20 @@ class Parameters(NamedTuple):
     narrow: "Narrow | None" = None
 
     def shards(self, of_others: Count) -> Count:
-        """Return in how many parts replicas split what belongs to the weights of each layer.
+        """Return the number of parts into which replicas divide the state of each layer.
 
-        Replicas of a model share it, or groups of them; of experts every copy inside of a replica takes part, so that
-        there are fewer parts where several replicas have them once. Source: Liu et al., *MoE Parallel Folding*, arXiv
-        2504.14960, section 3.2; torchtitan, ``distributed/parallel_dims.py`` (``efsdp``).
+        Replicas of a model, or groups of them, share the state. For experts every copy within a replica takes part, so
+        there are fewer parts if several replicas together hold all experts once. Source: Liu et al., *MoE Parallel
+        Folding*, arXiv 2504.14960, section 3.2; torchtitan, ``distributed/parallel_dims.py`` (``efsdp``).
         """
         if self.experts is None or self.experts.copies is None:
             return of_others
-        whole = np.maximum(np.rint(of_others * self.experts.copies), 1.0)  # a rule refuses others
+        # A rule refuses fractions
+        whole = np.maximum(np.rint(of_others * self.experts.copies), 1.0)
         return np.where(of_others > 1, whole, of_others)
 
     def take(self, columns: Array) -> "Parameters":
-        """Select steps."""
+        """Return selected steps."""
         matrices = self.matrices and Matrices(*(values[:, columns] for values in self.matrices))
         experts = self.experts
         if experts is not None and experts.copies is not None:
@@ -159,14 +160,14 @@ class Parameters(NamedTuple):
         return Parameters(self.weights[:, columns], matrices, experts, self.narrow)
 
     def without(self, layer: int, elements: Elements) -> "Parameters":
-        """Take a matrix of `elements` from the weights of a layer."""
+        """Return the weights without a matrix of `elements` in one layer."""
         weights, kept = self.weights.copy(), np.ones_like(self.weights)
         weights[layer] -= elements
         kept[layer] = 0.0
         return Parameters(weights, self.matrices and Matrices(*(v * kept for v in self.matrices)))
 
     def mix(self, matrix: float, other: float) -> Elements:
-        """Add up an amount per parameter of matrices, and one per other parameter."""
+        """Return the sum of an amount per parameter of matrices, and another one per other parameter."""
         if self.matrices is None or matrix == other:
             return self.weights * matrix
         elements = self.matrices.elements
@@ -174,7 +175,7 @@ class Parameters(NamedTuple):
 
 
 def joined(parts: Sequence[Parameters], *, layers: bool = False) -> Parameters:
-    """Join steps of the same layers, or `layers` of the same steps."""
+    """Concatenate steps of the same layers, or `layers` of the same steps."""
     if len(parts) == 1:
         return parts[0]
     axis = 0 if layers else 1
@@ -202,7 +203,7 @@ def _joined_experts(parts: Sequence[Parameters]) -> Experts | None:
 
 
 def of_matrices_and_others(choice: StepChoice) -> tuple[Optimizer, Optimizer]:
-    """Return the optimizer of matrices, and that of the other weights."""
+    """Return the optimizers of matrices and of other weights."""
     own = OPTIMIZERS[choice.optimizer]
     return own, OF_OTHERS.get(choice.optimizer, own)
 
@@ -214,7 +215,7 @@ def _moment_bytes(choice: StepChoice) -> float:
 
 
 def optimizer_flops(parameters: Parameters, choice: StepChoice, shards: Count) -> Flops:
-    """Elementwise arithmetic of a step; :func:`newton_schulz` comes on top."""
+    """Return the elementwise FLOP of a step, without :func:`newton_schulz`."""
     own, other = of_matrices_and_others(choice)
     if own is other:
         return parameters.weights / shards * own.flops
@@ -222,18 +223,18 @@ def optimizer_flops(parameters: Parameters, choice: StepChoice, shards: Count) -
 
 
 def newton_schulz(matrices: Matrices) -> tuple[Flops, Flops]:
-    """FLOP of one product of each kind in a step of Newton-Schulz: two are ``2 n² m``, one is ``2 n³``, ``n <= m``.
+    """Return the FLOP of both kinds of product in a Newton-Schulz step: two of ``2 n² m``, one of ``2 n³``, ``n <= m``.
 
-    Five steps are ``5 (4 n² m + 2 n³)`` for a whole matrix. Source: Jordan et al. 2024; arXiv 2502.16982, section 2.1.
+    Five steps take ``5 (4 n² m + 2 n³)`` for a whole matrix. Source: Jordan et al. 2024; arXiv 2502.16982, section 2.1.
     """
     square = 2 * matrices.shorter * matrices.shorter
     return square * matrices.longer, square * matrices.shorter
 
 
 def state_bytes(parameters: Parameters, choice: StepChoice, shards: Count) -> Bytes:
-    """Bytes of the state: moments, and a 4-byte master copy of weights that are smaller.
+    """Return the bytes of the optimizer state: moments, and a 4-byte master copy of narrower weights.
 
-    Adafactor keeps a value per row and per column of a matrix. Source: arXiv 1804.04235, section 3.
+    Adafactor stores a value per row and per column of a matrix. Source: arXiv 1804.04235, section 3.
     """
     own, other = of_matrices_and_others(choice)
     each = _moment_bytes(choice)
@@ -247,7 +248,7 @@ def state_bytes(parameters: Parameters, choice: StepChoice, shards: Count) -> By
 
 
 def resident_weight_bytes(weights: Elements, choice: StepChoice, shards: Count) -> Bytes:
-    """Bytes of the weights that stay on a rank: all, its share, or of 4-byte masters its share.
+    """Return the bytes of weights that stay on a rank: all, its shard, or its shard of 4-byte masters.
 
     Source: Rajbhandari et al., *ZeRO*, arXiv 1910.02054, section 5.3; FSDP keeps shards in full precision only: Zhao et
     al., arXiv 2304.11277, section 4.4.
@@ -259,10 +260,10 @@ def resident_weight_bytes(weights: Elements, choice: StepChoice, shards: Count) 
 
 
 def main_gradient_bytes(weights: Elements, choice: StepChoice, shards: Count) -> Bytes | float:
-    """Bytes of the 4-byte copy of smaller gradients that Megatron-LM steps with (arXiv 1909.08053).
+    """Return the bytes of the 4-byte copy of narrower gradients with which Megatron-LM steps (arXiv 1909.08053).
 
-    Beside it is what it is made of, where that is laid out in one piece: deepspeed/runtime/zero/stage_1_and_2.py,
-    `step` (``self.flatten(self.averaged_gradients[i]).to(...)``).
+    The narrow gradients exist at the same time if they are flattened: deepspeed/runtime/zero/stage_1_and_2.py, `step`
+    (``self.flatten(self.averaged_gradients[i]).to(...)``).
     """
     if not choice.main_grad:
         return 0.0
@@ -276,24 +277,23 @@ def step_bytes(
     choice: StepChoice,
     shards: Count,
 ) -> Bytes:
-    """Bytes that a step moves in the form that the choice names.
+    """Return the bytes that a step moves in the chosen form.
 
-    The norm of gradients reads them once more; scaling them is part of a fused step, and a pass of its own otherwise.
-    Operations one after the other never move less than a fused step.
+    The norm of gradients reads them once more; scaling them is part of a fused step, and otherwise a separate pass.
+    Sequential operations never move less than a fused step.
 
     Args:
         fused: Bytes of a fused step that reads each gradient once.
-        gradient_bytes: Bytes of an element of the gradients that wait.
+        gradient_bytes: Bytes per element of the accumulated gradients.
     """
     own, other = of_matrices_and_others(choice)
     weights = parameters.weights / shards
-    element = (
-        MASTER_BYTES if choice.main_grad else gradient_bytes
-    )  # of the gradients that the step reads
+    # Element size of the gradients that the step reads.
+    element = MASTER_BYTES if choice.main_grad else gradient_bytes
     once = element * weights
     more = parameters.mix(own.reads - 1, other.reads - 1) * element / shards
     if choice.main_grad:
-        # written, and read in place of the smaller ones
+        # The copy is written, and read instead of the narrow gradients.
         more = more + 2 * (MASTER_BYTES + choice.flat_gradient_bytes) * weights
     if choice.grad_clip:
         more = more + once
@@ -313,7 +313,7 @@ def step_bytes(
 
 
 def step_kernels(parameters: Parameters, gradient_bytes: Array | int, choice: StepChoice) -> Count:
-    """Kernels that a loop over weight tensors launches: a matrix is one tensor, other weights of a layer another."""
+    """Return the kernels of a loop over weight tensors: a matrix is one tensor, other weights of a layer another."""
     if choice.optimizer_impl != "loop" or parameters.matrices is None:
         return np.zeros_like(parameters.weights)
     own, other = of_matrices_and_others(choice)

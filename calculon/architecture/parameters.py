@@ -1,4 +1,4 @@
-"""Parameters of a model, and its FLOP per token."""
+"""Number of parameters of a model, and its FLOP per token (the numerator of MFU)."""
 
 import numpy as np
 
@@ -9,14 +9,14 @@ from calculon.base.units import Array, Count, Flops
 from calculon.declarations.model import Model
 
 VOCABULARY = 51200
-"""Vocabulary size that the published count assumes for every model."""
+"""Vocabulary size in the published count, for every model."""
 
 
 def parameter_count(model: Model) -> int:
-    """Count parameters: as published for a model of the published fields, those of all layers for any other.
+    """Return the number of parameters: as published for published fields, else of all layers.
 
-    Embedding, learned positions, final norm and head count when the vocabulary is stated; modules that predict further
-    tokens do not (:func:`module_count`).
+    Embedding, learned positions, final norm and head count if the vocabulary is stated; MTP modules do not count
+    (:func:`module_count`).
 
     >>> llama = Model(hidden=4096, feedforward=14336, seq_size=8192, attn_heads=32, attn_size=128, num_blocks=32,
     ...               kv_heads=8, activation="swiglu", norm="rmsnorm", vocab=128256)
@@ -27,7 +27,7 @@ def parameter_count(model: Model) -> int:
 
 
 def active_count(model: Model) -> int:
-    """Count the parameters that one token passes: all but the experts that it is not sent to.
+    """Return the parameters that one token uses: all except experts to which it is not sent.
 
     >>> mixture = Model(hidden=8, feedforward=16, seq_size=4, attn_heads=2, attn_size=4, num_blocks=1, num_experts=4)
     >>> parameter_count(mixture) - active_count(mixture) == 3 * 2 * 8 * 16
@@ -37,9 +37,9 @@ def active_count(model: Model) -> int:
 
 
 def computing_count(model: Model) -> int:
-    """Count active parameters without the input embedding, whose rows are looked up: as technical reports count.
+    """Return the active parameters without the input embedding, whose rows are looked up, as technical reports do.
 
-    A table that embedding and head share counts, as the head multiplies by it. gpt-oss-120b: 5.13 billion of 5.71
+    A table that embedding and head share counts, because the head multiplies by it. gpt-oss-120b: 5.13 billion of 5.71
     (OpenAI 2025, arXiv:2508.10925, table 1).
 
     >>> from dataclasses import replace
@@ -51,9 +51,9 @@ def computing_count(model: Model) -> int:
 
 
 def module_count(model: Model) -> int:
-    """Count the parameters of modules that predict further tokens, beside those of the model.
+    """Return the number of parameters of multi-token prediction (MTP) modules, in addition to the model's.
 
-    Published totals are without them. Embedding and head are the model's.
+    Published totals exclude them. Embedding and head belong to the model.
 
     >>> from dataclasses import replace
     >>> one = Model(hidden=8, feedforward=16, seq_size=4, attn_heads=2, attn_size=4, num_blocks=3, norm="rmsnorm",
@@ -66,10 +66,10 @@ def module_count(model: Model) -> int:
 
 
 def padding_count(model: Model, tensor_par: Count, vocab_pad_multiple: Count) -> Count:
-    """Count the parameters of words that only fill up the vocabulary of tensor-parallel ranks.
+    """Return the number of parameters that only pad the vocabulary of tensor-parallel ranks.
 
-    Each rank has an equal share of the words, filled up to a multiple; a word has a row of the embedding, and one of
-    the head unless both share a table. Rows: :attr:`calculon.architecture.shape.BlockShape.vocab_rows`.
+    Each rank has an equal share of the tokens, padded to a multiple; a token has a row of the embedding, and one of the
+    head unless both share a table. Rows: :attr:`calculon.architecture.shape.BlockShape.vocab_rows`.
 
     Source: Megatron-LM, ``--make-vocab-size-divisible-by``.
 
@@ -84,7 +84,7 @@ def padding_count(model: Model, tensor_par: Count, vocab_pad_multiple: Count) ->
 
 
 def published_count(model: Model) -> int:
-    """Count as the published tool does: projections with biases, two norms per block, token and position embeddings.
+    """Return the count of the published tool: projections with biases, two norms per block, token and position tables.
 
     Source: section 7 of the published model; the vocabulary is fixed at 51200 and multi-query attention is not
     considered. The cost model itself ignores biases and embeddings.
@@ -101,10 +101,10 @@ def published_count(model: Model) -> int:
     return model.num_blocks * (weights + biases + norms) + (VOCABULARY + model.seq_size) * hidden
 
 
-# Model FLOP per token, on any machine: the arithmetic that MFU counts.
+# Model FLOP per token, independent of the machine: the arithmetic that MFU counts.
 
 TRAINING_PASSES = 3
-"""The backward pass does each product twice: for the gradients of inputs and of weights."""
+"""Passes of training: the backward pass computes each product twice, for gradients of inputs and of weights."""
 
 
 def model_flops_per_token(
@@ -115,20 +115,20 @@ def model_flops_per_token(
     seq_length: Array | int = 0,
     packed_percent: Array | int = 100,
 ) -> Flops:
-    """Matrix FLOP per token: products and attention, no recomputation; the lookup of the embedding is none.
+    """Return the matrix FLOP per token: products and attention, without recomputation and embedding lookups.
 
     Args:
-        training: Forward and backward pass, or forward alone.
-        causal: Count the keys that a query attends to (half the sequence, less with windows), not the whole sequence.
+        training: True for forward and backward pass, False for the forward pass only.
+        causal: True to count only keys that a query attends to (half the sequence, less with windows).
         seq_length: Tokens per sequence, as executions state them; 0: the model's own.
-        packed_percent: Share of a packed sequence that the document of a token has
-            (:func:`~calculon.architecture.shape.document_lengths`): a token has the keys of that, causal or not.
+        packed_percent: Mean length of a token's document in percent of a packed sequence
+            (:func:`~calculon.architecture.shape.document_lengths`): a token attends within it, causal or not.
 
-    In training, modules that predict further tokens count with a head each (Megatron-LM, ``training.py``,
+    In training, MTP modules count, each with a head (Megatron-LM, ``training.py``,
     ``num_floating_point_operations``).
 
-    States of linear attention count by the convention of Megatron-LM: ``8 n_v d_k d_v`` of the gated delta rule, with
-    its convolution; ``7 i N`` of Mamba-2; and ``4 a d^2`` of lightning attention.
+    States of linear attention count as in Megatron-LM: ``8 n_v d_k d_v`` for the gated delta rule, with its
+    convolution; ``7 i N`` for Mamba-2; and ``4 a d^2`` for lightning attention.
 
     Source: Chowdhery et al., *PaLM*, arXiv 2204.02311, appendix B: ``6 N + 12 L H Q T`` with full attention.
 

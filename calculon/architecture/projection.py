@@ -1,7 +1,7 @@
-"""Column- and row-parallel projections: the products with weights of a block, and the collectives around them.
+"""Column- and row-parallel projections: products of a block with weights, and their collectives.
 
-A product and its collective overlap in tiles, or run one after the other. Source: Shoeybi et al., *Megatron-LM*, arXiv
-1909.08053, section 3.
+A product overlaps with its collective in tiles, or they run one after the other. Source: Shoeybi et al., *Megatron-LM*,
+arXiv 1909.08053, section 3.
 """
 
 from collections.abc import Iterable, Iterator
@@ -27,13 +27,13 @@ from calculon.architecture.shape import BlockShape
 from calculon.base.units import Count, Elements
 from calculon.editions.edition import Side
 
-# Products with weights on the vector engine: every input times every weight, then sums.
+# Products with weights on the vector engine: multiplication of every input by every weight, then sums.
 
 
 def multiplied(layers: Iterable[Layer], form: str) -> Iterator[Layer]:
-    """Yield layers with their products in a form of the execution field ``matmul_impl``.
+    """Yield layers with their products in the form of the execution field ``matmul_impl``.
 
-    Products of two activations, those of attention, stay what they are.
+    Products of two activations (in attention) are unchanged.
     """
     for layer in layers:
         if layer.kernel != "product" or form == "gemm":
@@ -47,16 +47,18 @@ def multiplied(layers: Iterable[Layer], form: str) -> Iterator[Layer]:
 def _two_operators(layer: Layer) -> Iterator[Layer]:
     """Yield multiplication and sum of ``(m, n) x (n, k)``, each with half of the FLOP of each pass.
 
-    Forward the sum is over `n`; the gradient of the input sums over `k`, that of the weights over `m`. The ``m n k``
-    single products are in memory between the two, and not until the backward pass, which reads the operands again.
+    The forward sum is over `n`; the input gradient sums over `k`, the weight gradient over `m`. The ``m n k`` single
+    products are in memory between both, but are not saved for the backward pass, which reads the operands again.
     """
     product = layer.product
     assert product is not None
     elements = product.m * product.n * product.k
+    # Single products have the type of the results.
     single = layer.output_bytes / layer.outputs * elements
     results = (layer.output_bytes, layer.activation, layer.weight_bytes)
     forward, inputs, weights = layer.flops
     halves = (forward / 2, inputs / 2, weights / 2)
+    # What remains without the results is the traffic of both operands.
     operands = [moved - result for moved, result in zip(layer.accessed, results, strict=True)]
     yield layer._replace(
         kernel="mul_sum",
@@ -77,20 +79,20 @@ def _two_operators(layer: Layer) -> Iterator[Layer]:
 
 
 SENT = Flags(recommunicate=When.RECOMPUTE_ALL, drops_activation=When.ALWAYS)
-"""A collective of an output, which its reader saves."""
+"""Flags of a collective of an output, which its reader saves."""
 
 _CONVERTED = Flags(recompute=When.RECOMPUTE_OPERATORS, drops_activation=When.REMAKES)
-"""A conversion, which recomputation by operator repeats, too: copies of weights are not among what it keeps."""
+"""Flags of a conversion, which recomputation by operator repeats, too: it does not save copies of weights."""
 
 REDUCTION_PIECES = 4
-"""In how many products one is cut beside whose reduction it runs, with user buffers.
+"""Number of products into which a product is cut to overlap with its reduction, with user buffers.
 
 Source: Transformer Engine 1 and 2, ``pytorch/module/base.py``, ``initialize_ub``: ``num_splits`` of method *pipeline*.
 """
 
 
 def reduction_pieces(tensor_par: Count) -> Count:
-    """Return in how many products one is cut beside whose reduction it runs, with user buffers."""
+    """Return the number of products into which a product is cut to overlap with its reduction, with user buffers."""
     return np.where(tensor_par > 1, REDUCTION_PIECES, 1)
 
 
@@ -100,7 +102,7 @@ DROPPED = {
     When.REGATHER_SHARED: When.DROPPED_SHARED,
     When.NEVER: When.NEVER,
 }
-"""When the gathered input of products is not kept, by when it is gathered again."""
+"""Conditions under which the gathered input of products is dropped, by the conditions of its repeated gather."""
 
 
 def project(
@@ -112,7 +114,7 @@ def project(
     flags: Flags = RECOMPUTED,
     repeated: Number = 1.0,
 ) -> Layer:
-    """Multiply the tokens by ``(n, k)`` weights of this rank; `bias` columns have a bias."""
+    """Return the product of the tokens with ``(n, k)`` weights of this rank; `bias` columns have a bias."""
     layer = linear(name, shape.tokens, n, k, bias=bias, widths=shape.widths, flags=flags)
     return layer._replace(repeated=repeated)
 
@@ -128,7 +130,7 @@ def overlapped_projection(
     *,
     outer: bool,
 ) -> Layer:
-    """Multiply as :func:`project`, overlapped with the all-gather of the input or the reduce-scatter of the output."""
+    """Return a product as :func:`project` that overlaps with its all-gather (input) or reduce-scatter (output)."""
     m, n, k = shape.tokens, np.asarray(n, float), np.asarray(k, float)
     operator = COLUMN_INPUT if side == "gather" else ROW_OUTPUT
     return overlapped_linear(
@@ -148,9 +150,9 @@ def overlapped_projection(
 
 
 def _tiles(operator: TensorOperator, shape: BlockShape) -> tuple[Number, Number, Number] | None:
-    """Return in how many products each pass is cut: as many as there are peers where it has a collective.
+    """Return the number of products in each pass: the number of peers if the pass has a collective.
 
-    Gradients of weights are one product. Source: Wang et al., ASPLOS 2023, doi:10.1145/3567955.3567959, section 5: the
+    Weight gradients are a single product. Source: Wang et al., ASPLOS 2023, doi:10.1145/3567955.3567959, section 5: the
     loop over shards of the decomposed product. With user buffers see :func:`~calculon.cost.tensor.user_buffers`.
     """
     if not shape.edition.times_tiles:
@@ -173,11 +175,11 @@ def border_collective(
     outer: bool = False,
     dtype_bytes: int | None = None,
 ) -> Layer:
-    """Run operator *f* or *g*, by default in the width of results, and gather in that of operands where it is less.
+    """Return operator *f* or *g*, by default in the width of results; gathers use the width of operands if narrower.
 
-    Inputs are gathered in one layout: in the other where that is done again. Gradients are in both, if they differ.
-    Source: Transformer Engine, ``pytorch/module/layernorm_linear.py`` and ``linear.py``, and torchao,
-    ``float8/float8_tensor_parallel.py``: 8-bit inputs and gradients of outputs are converted before they are gathered.
+    Inputs are gathered in one layout, and in the other when the gather is repeated. Gradients are gathered in both
+    layouts, if they differ. Source: Transformer Engine, ``pytorch/module/layernorm_linear.py`` and ``linear.py``, and
+    torchao, ``float8/float8_tensor_parallel.py``: 8-bit inputs and output gradients are converted before the gather.
     """
     narrow = dtype_bytes is None and shape.widths.operand < shape.widths.result
     layouts = shape.gathered_layouts if operator == ROW_OUTPUT else 1
@@ -195,11 +197,11 @@ def border_collective(
 
 
 def with_copy(collective: Layer, shape: BlockShape) -> Iterator[Layer]:
-    """Yield a collective of split sequences, and the copy of the whole tensor that it may need.
+    """Yield a collective of divided sequences, and a copy of the whole tensor if one is needed.
 
-    A gathered tensor, or one to be reduced, is copied where it is split along another dimension than the slowest, since
-    collectives know that one only. Source: PyTorch, ``torch/distributed/_functional_collectives.py``; two such copies
-    took 0.18 ms beside 3 ms of an MLP of 8,192 tokens (pytorch/torchtitan#437).
+    Collectives work along the slowest dimension only. A tensor that is divided along another dimension is copied after
+    a gather, and before a reduction. Source: PyTorch, ``torch/distributed/_functional_collectives.py``; two such copies
+    took 0.18 ms, compared with 3 ms of an MLP of 8,192 tokens (pytorch/torchtitan#437).
     """
     yield collective
     if shape.choice.seq_par_copies:
@@ -227,13 +229,14 @@ def input_layers(
     repeated: Number = 1.0,
     outer: bool | None = None,
 ) -> Iterator[Layer]:
-    """Gather the input and multiply it by weights of `width` columns on this rank, `bias` of them with a bias.
+    """Yield the gather of the input and its product with `width` columns on this rank, `bias` of them with a bias.
 
     Args:
-        regather, gathered: When the input is gathered again in the backward pass, and when it is saved gathered.
-        recompute: When the product is computed again.
-        repeated: Share of the product that is, where single operators are recomputed.
-        outer: Whether this is the first gather of a block; by default that of attention is.
+        regather, gathered: Conditions under which the gather is repeated in the backward pass, and under which the
+            gathered input is saved.
+        recompute: Condition under which the product is recomputed.
+        repeated: Fraction of the product that recomputation by operator repeats.
+        outer: True for the first gather of a block; by default for attention.
     """
     if outer is None:
         outer = regather == When.REGATHER_ATTENTION
@@ -270,7 +273,7 @@ def column_parallel_linear(
     repeated: Number = 1.0,
     outer: bool | None = None,
 ) -> Layer:
-    """Overlapped linear layer whose input is gathered, and whose output has `width` columns on this rank."""
+    """Return a linear layer that overlaps with the gather of its input; the output has `width` columns on this rank."""
     flags = Flags(
         recompute=recompute,
         recommunicate=regather,
@@ -288,9 +291,9 @@ def column_parallel_linear(
 def gathered_input(
     name: str, shape: BlockShape, *, regather: str, gathered: str, outer: bool | None = None
 ) -> Iterator[Layer]:
-    """Yield operator *f* before column-parallel products; where the input is gathered again, its share is saved.
+    """Yield operator *f* before column-parallel products; if the gather is repeated, only the rank's share is saved.
 
-    Inputs are whole already where outputs are gathered.
+    If outputs are gathered, inputs are complete already.
     """
     if not shape.choice.gathers_outputs:
         flags = Flags(recommunicate=regather, drops_activation=gathered)
@@ -314,16 +317,15 @@ def converted(
     rows: Count | None = None,
     copies: Number = 1.0,
 ) -> Iterator[Layer]:
-    """Convert the operands of a product ``(tokens, n) x (n, k)``, where they are stored wider than multiplied.
+    """Convert the operands of a product ``(tokens, n) x (n, k)`` that are stored wider than they are multiplied.
 
     Args:
-        bias, source: Columns that have a bias; bytes per element of its input as it comes, by default of the residual
+        bias, source: Columns with a bias; bytes per element of the unconverted input, by default of the residual
             stream.
-        joined: Whether the kernel that makes its input can convert it, but to 8 bits.
-        normed: Whether that is a norm, which can write 8 bits.
-        side: The collective of its input (gather) or of its output (reduce), if it has one; converted before it is
-            gathered.
-        rows, copies: Its rows, where those are not the tokens; how many weights of this shape there are.
+        joined: True if the kernel that creates the input can convert it (except to 8 bits).
+        normed: True if that kernel is a norm, which can write 8 bits.
+        side: Collective of the input (gather) or of the output (reduce), if any; conversion precedes a gather.
+        rows, copies: Number of rows, if different from the tokens; number of weights of this shape.
     """
     if not shape.narrow:
         return
@@ -359,7 +361,7 @@ def converted(
 def _converted_tensor(
     elements: Elements, source: int, border: bool, shape: BlockShape
 ) -> Converted:
-    """Return a tensor that is converted; at a `border` of tensor parallelism each rank has a share of it, if split."""
+    """Return a tensor to convert; at a `border` of tensor parallelism with sequence parallelism, ranks have shares."""
     gathered = border and shape.choice.sequence_parallel
     return Converted(
         elements, elements / shape.tensor_par if gathered else elements, source, gathered
@@ -380,8 +382,9 @@ def output_layers(
 ) -> Iterator[Layer]:
     """Yield a row-parallel product of an input of `width` and its reduction; or a column-parallel one, both gathered.
 
-    `bias` is how many columns of the whole output have one. `recompute` says when they are computed again, `drops` when
-    their input is, and not kept; `joined` whether the kernel that makes it can convert it.
+    `bias` is the number of columns of the whole output with a bias. `recompute` is the condition for their
+    recomputation, `drops` the condition under which their input is recomputed instead of saved; `joined` is True if the
+    kernel that creates the input can convert it.
     """
     if shape.choice.gathers_outputs:
         yield from _column_parallel_output(prefix, product, shape, width, bias=bias)
@@ -411,7 +414,7 @@ def output_layers(
         collective = border_collective(f"{prefix}_G", ROW_OUTPUT, shape, sent, outer=outer)
         yield from with_copy(collective, shape)
     if bias and shape.choice.bias_after_reduce:
-        # added to the sum over the ranks; weights and their gradient stay with the product
+        # The bias is added after the reduction; its weights and their gradient belong to the product.
         yield added_bias(
             f"{prefix}_BiasAdd",
             np.where(shape.tensor_par > 1, shape.residual, 0.0),
@@ -424,10 +427,10 @@ def output_layers(
 def gathered_output(
     name: str, shape: BlockShape, elements: Elements, *, summed: bool = True
 ) -> Layer:
-    """Gather the columns of a product, so that every rank has all `elements`.
+    """Return the gather of a product's columns, so that every rank has all `elements`.
 
-    Where the gradient that comes back is `summed`, each rank has only its part of it (the readers are split): it is
-    reduced and scattered. Otherwise every rank has the whole of it, and takes its slice.
+    If the returned gradient is `summed` over ranks (because readers are divided), it is reduce-scattered. Otherwise
+    every rank has the complete gradient, and takes its slice.
     """
     layer = communication(
         name,
@@ -448,8 +451,8 @@ def _column_parallel_output(
 ) -> Iterator[Layer]:
     """Yield a column-parallel product of a gathered input of `width`, and its gathered output.
 
-    Each gather has the reduce-scatter of the same tensor as its backward pass: readers are split, and each has only a
-    part of the gradient (Shoeybi 2019, section 3, splits every other product by rows to save them).
+    The backward pass of each gather is a reduce-scatter of the same tensor: readers are divided, and each has a part of
+    the gradient (Shoeybi 2019, section 3, avoids both by dividing every other product by rows).
     """
     name, columns, own = f"{prefix}_{product}", shape.split(shape.model.hidden), shape.split(bias)
     yield gathered_output(f"{name}_Gather", shape, shape.tokens * width)

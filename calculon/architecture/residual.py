@@ -1,4 +1,4 @@
-"""The residual stream around attention and MLP: norms, dropout and residual sum."""
+"""Residual stream around attention and MLP: norms, dropout and residual sum."""
 
 from collections.abc import Iterator
 
@@ -15,18 +15,18 @@ from calculon.architecture.layers import (
 from calculon.architecture.shape import BlockShape
 
 SHARED = RECOMPUTED._replace(drops_activation=When.ALWAYS, shares_activation=True)
-"""A layer whose saved input lies in the buffer of another one."""
+"""Flags of a layer whose saved input is in the buffer of another layer."""
 
 NORM_NAMES = {"rmsnorm": "RMSNorm"}
-"""How a norm is called in the list of layers, where it is not a layer normalisation."""
+"""Names of norms in the list of layers, except layer normalization."""
 
 
 def entry_layers(
     prefix: str, shape: BlockShape, *, norms: int = 1, drops: str = When.NEVER
 ) -> Iterator[Layer]:
-    """Fork off the residual connection and normalise; several norms read the same input.
+    """Yield the fork of the residual connection and the norms; several norms read the same input.
 
-    `drops` says when that is not kept.
+    `drops` is the condition under which the input is not saved.
     """
     flags = RECOMPUTED._replace(drops_activation=drops)
     yield fork(
@@ -37,7 +37,7 @@ def entry_layers(
 
 
 def residual_norm(prefix: str, shape: BlockShape, *, flags: Flags) -> Layer:
-    """Normalise the residual stream, or a branch before it is added."""
+    """Return the norm of the residual stream, or of a branch before it is added."""
     return norm(
         f"{prefix}_{NORM_NAMES.get(shape.model.norm, 'LayerNorm')}",
         shape.model.norm,
@@ -52,7 +52,7 @@ def residual_norm(prefix: str, shape: BlockShape, *, flags: Flags) -> Layer:
 def exit_layers(
     prefix: str, shape: BlockShape, *, recompute: str = When.RECOMPUTE_ALL
 ) -> Iterator[Layer]:
-    """Normalise once more in blocks of four norms, drop out, and add the residual connection."""
+    """Yield a second norm for blocks with four norms, dropout, and the residual sum."""
     result, plain = shape.widths.result, Flags(recompute=recompute)
     if shape.model.norms == 4:
         yield residual_norm(f"{prefix}_Post", shape, flags=plain)

@@ -1,4 +1,4 @@
-"""Attention of ranks that have parts of the same sequences: how evenly they share it, and its steps in a ring."""
+"""Ring attention (context parallelism): balance of the work between ranks, and its steps."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -10,13 +10,13 @@ from calculon.declarations.model import Model
 
 
 class Ring(NamedTuple):
-    """Attention of a rank in steps: to its own keys, then to those of one other rank after the other.
+    """Steps of a rank's attention: to its own keys, then to the keys of one other rank after the other.
 
     Attributes:
-        steps: Steps; 1 where a rank has whole sequences.
-        first: Share of the work that the first step has; all others have the same.
-        halves: A later step has either half of the keys, or half of the queries, and waits for the slower of both.
-        masked: Later steps are under a causal mask, as the first one is.
+        steps: Number of steps; 1 if a rank has whole sequences.
+        first: Fraction of the work in the first step; all other steps have equal work.
+        halves: True if a later step has half of the keys or half of the queries, and waits for the slower of both.
+        masked: True if later steps are under a causal mask, as is the first one.
     """
 
     steps: Count
@@ -26,29 +26,29 @@ class Ring(NamedTuple):
 
     @property
     def later(self) -> Fraction:
-        """Share of the work of each later step."""
-        several = self.steps > 1  # not always whole: a mean over blocks
+        """Fraction of the work in each later step."""
+        several = self.steps > 1  # may be fractional, as a mean over blocks
         others = np.where(several, self.steps - 1, 1.0)
         return np.where(several, (1 - self.first) / others, 1.0)
 
 
 MeanKeys = Callable[[Model, Array], Count]
-"""Mean keys that a query of sequences of some lengths attends to."""
+"""Mean keys per query in sequences of given lengths."""
 
 
 def imbalance(
     model: Model, length: Count, ranks: Count, balance: str, mean_keys: MeanKeys
 ) -> Fraction:
-    """Return the work of attention of the busiest of some ranks over that of the mean.
+    """Return the attention work of the busiest rank over the mean.
 
-    Without a causal mask all have the same. So they have under it with a part from the front and its mirror image
-    (*zigzag*), and but for less than `ranks` keys of a query with stripes of one token (*striped*). With a sliding
-    window the first queries see fewer keys, and the ranks with the middle have most. Of *contiguous* parts the last
-    one has ``(2 c - 1) / c`` times the mean.
+    Without a causal mask the work is even. With one it is also even for a part from the front and its mirror image
+    (*zigzag*), and up to less than `ranks` keys per query for stripes of one token (*striped*). With a sliding window
+    the first queries see fewer keys, so ranks in the middle have the most work. For *contiguous* parts the last rank
+    has ``(2 c - 1) / c`` times the mean.
 
     Source: Brandon et al., *Striped Attention*, arXiv 2311.09431, section 3; Transformer Engine,
-    ``pytorch/attention/dot_product_attention/context_parallel.py``: two parts for each rank. For
-    contiguous parts it follows from the sum of the keys of the last part.
+    ``pytorch/attention/dot_product_attention/context_parallel.py``: two parts for each rank. For contiguous parts it
+    follows from the sum of the keys of the last part.
 
     >>> from calculon.architecture.attention import mean_keys
     >>> model = Model(hidden=8, feedforward=8, seq_size=64, attn_heads=1, attn_size=8, num_blocks=2)
@@ -62,7 +62,7 @@ def imbalance(
         return even
 
     def seen(queries: Count) -> Count:
-        """Keys that the first queries of a sequence see, added up."""
+        """Return the number of keys that the first queries of a sequence see, in total."""
         return queries * mean_keys(model, np.where(queries > 0, queries, 1.0))
 
     part = length / ranks
@@ -72,12 +72,12 @@ def imbalance(
 
 
 def parts_sent(model: Model, length: Count, ranks: Count, balance: str, *, skips: bool) -> Count:
-    """Return how many parts of other ranks come to a rank in a ring: all, or those that some query of it attends to.
+    """Return the number of parts that a rank receives in a ring: all, or only parts that its queries attend to.
 
-    A window of `w` tokens reaches back into ``ceil((w - 1) / p)`` pieces of `p` tokens, one that starts anew every `w`
-    tokens into ``w / p - 1`` where one divides the other. Contiguous parts are pieces, zigzag ones two of half the
-    size, each of which needs so many. Of striped parts all are needed, and in blocks with full attention of any; the
-    mean is over blocks.
+    A window of `w` tokens reaches back into ``ceil((w - 1) / p)`` pieces of `p` tokens; a window that restarts every
+    `w` tokens reaches into ``w / p - 1`` if one divides the other. Contiguous parts are pieces; zigzag parts are two
+    pieces of half the size, each with its own reach. All striped parts are needed, and so are all parts in blocks with
+    full attention; the result is a mean over blocks.
     """
     others = ranks - 1
     window = model.sliding_window
@@ -105,9 +105,9 @@ def ring_of(
 ) -> Ring:
     """Return the steps of the busiest rank of a ring.
 
-    First are its own keys, under the mask. Of those of each other rank it has half: with *zigzag* the front half of the
-    keys for all queries, or all keys for the back half of the queries, without a mask; with *striped* all of both,
-    under the mask. Of contiguous parts the last rank has all, without a mask.
+    The first step is for its own keys, under the mask. The rank processes half of the keys of each other rank: with
+    *zigzag* the front half of the keys for all queries, or all keys for the back half of the queries, without a mask;
+    with *striped* all of both, under the mask. With contiguous parts, the last rank processes all, without a mask.
 
     Source: Transformer Engine, ``context_parallel.py``, ``AttnFuncWithCPAndKVP2P``; Brandon et al., *Striped
     Attention*, arXiv 2311.09431, section 3.

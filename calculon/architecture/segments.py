@@ -1,10 +1,10 @@
-"""A model as a list of segments: embedding, kinds of block, LM head, modules that predict further tokens.
+"""Segments of a model: embedding, kinds of block, LM head, and multi-token prediction (MTP) modules.
 
-A segment says which layers it has, how many of it there are and where they are. All else follows: costs, memory and
-gradients are sums over the segments of a pipeline stage; parameters and model FLOP are sums over those of the model.
+A segment states its layers, its number of occurrences and its place. Everything else follows: costs, memory and
+gradients are sums over the segments of a pipeline stage; parameters and model FLOP are sums over all segments.
 
-A further kind of block is one more of :mod:`calculon.architecture.segments`, with a generator of its layers. Which
-kinds a stage has follows from where it lies (:mod:`calculon.plan.stage_kinds`).
+A new kind of block is a new segment in :mod:`calculon.architecture.segments`, with a generator of its layers. The kinds
+of a stage follow from its place in the model (:mod:`calculon.plan.stage_kinds`).
 """
 
 from collections import Counter
@@ -50,25 +50,25 @@ from calculon.declarations.model import OF_EXPERTS, Model
 from calculon.declarations.scope_choices import LayoutChoice
 from calculon.editions import CORRECTED
 
-# Kinds of the blocks of a model, and which block is of which kind.
+# Kinds of the blocks of a model, and the kind of each block.
 #
-# A kind is a model itself, of equal blocks: with experts in each or with an MLP in each; with linear attention, a
-# sliding window, or neither in each. Or, of a model whose blocks are parts (``layer_pattern``), the same part in each.
-# So there are four kinds at most.
+# Each kind is a model with equal blocks: all with experts or all with an MLP; all with linear attention, all with a
+# sliding window, or neither. For models whose blocks are partial (``layer_pattern``), all blocks of a kind are the same
+# part. So there are at most four kinds.
 
 PART_NAMES = {"M": "linear attention", "*": "attention", "-": "MLP", "E": "experts"}
-"""How lists call parts of a ``layer_pattern``."""
+"""Names of the partial blocks of a ``layer_pattern`` in lists."""
 
 
 @dataclass(frozen=True, slots=True)
 class BlockKind:
-    """A kind of block, attention part and feed-forward part: a generator of its layers.
+    """Kind of block, by attention and feed-forward part: a generator of its layers.
 
     Attributes:
-        experts: Whether it has experts, where the model has blocks with and without; None where all are alike.
-        window: Whether its attention has a sliding window, likewise.
-        linear: Whether its attention is linear, likewise.
-        letter: Which part of a block it is, where blocks are parts.
+        experts: True if it has experts, for models with MoE and dense blocks; None if all blocks are equal in this.
+        window: True if its attention has a sliding window, likewise.
+        linear: True if its attention is linear, likewise.
+        letter: Letter of the partial block, for models with a ``layer_pattern``.
     """
 
     experts: bool | None = None
@@ -78,7 +78,7 @@ class BlockKind:
 
     @property
     def name(self) -> str:
-        """How lists call it."""
+        """Name in lists."""
         if self.letter:
             return PART_NAMES[self.letter]
         found = []
@@ -91,7 +91,7 @@ class BlockKind:
         return ", ".join(found)
 
     def __call__(self, shape: BlockShape) -> Iterable[Layer]:
-        """Yield the layers of a block of this kind in a shape of the whole model."""
+        """Yield the layers of a block of this kind, given the shape of the whole model."""
         return block_layers(replace(shape, model=model_of_kind(shape.model, self)))
 
 
@@ -104,7 +104,7 @@ _LACKED = {
     "-": (*OF_LINEAR, *OF_SOFTMAX, *_EXPERTS),
     "E": (*OF_LINEAR, *OF_SOFTMAX, "mlp_bias"),
 }
-"""Fields that say nothing of a part of a ``layer_pattern``."""
+"""Fields without meaning for a partial block of a ``layer_pattern``."""
 
 
 @lru_cache(maxsize=256)
@@ -128,10 +128,11 @@ def model_of_kind(model: Model, kind: BlockKind) -> Model:
 
 @lru_cache(maxsize=256)
 def kinds_by_block(model: Model) -> tuple[BlockKind, ...]:
-    """Return the kind of each block, from the first to the last; empty where all are alike.
+    """Return the kind of each block, from the first to the last; empty if all are equal.
 
-    Blocks with and without a sliding window are told apart beside experts. Without experts all have the mean keys of a
-    query (:func:`~calculon.architecture.attention.mean_keys`), which is the same where stages have whole groups.
+    Blocks with and without a sliding window are distinguished only in MoE models. In dense models all blocks have the
+    mean keys per query (:func:`~calculon.architecture.attention.mean_keys`), which gives the same result if stages have
+    whole groups.
     """
     if model.in_parts:
         letters = model.layer_pattern
@@ -150,16 +151,16 @@ def kinds_by_block(model: Model) -> tuple[BlockKind, ...]:
     )
 
 
-# Embedding and LM head with its loss: what the first and the last pipeline stage have besides blocks.
+# Embedding, and LM head with the loss: segments of the first and the last pipeline stage in addition to blocks.
 #
-# Source: Shoeybi et al., *Megatron-LM*, arXiv 1909.08053, section 3: the vocabulary is split over tensor parallelism,
-# and the loss sums over the ranks in place of gathering the logits.
+# Source: Shoeybi et al., *Megatron-LM*, arXiv 1909.08053, section 3: tensor parallelism divides the vocabulary, and the
+# loss sums over ranks instead of gathering the logits.
 
 SUMS = ("Max", "Sum", "Target")
-"""All-reduces per token over a split vocabulary: the largest logit, the sum of exponentials, the target's logit."""
+"""All-reduces per token over a divided vocabulary: largest logit, sum of exponentials, logit of the target."""
 
 LOGITS = "Head_Logits"
-"""The product whose weights a model may share with its embedding."""
+"""Product whose weights a model may share with its embedding."""
 
 
 _DROPPED = Flags(drops_activation=When.ALWAYS)
@@ -167,7 +168,7 @@ _DROPPED = Flags(drops_activation=When.ALWAYS)
 
 @fused
 def embedding_layers(shape: BlockShape) -> Iterator[Layer]:
-    """Yield lookup, learned positions, reduction over the split vocabulary, norm and dropout."""
+    """Yield lookup, learned positions, reduction over the divided vocabulary, norm and dropout."""
     model, dtype_bytes = shape.model, shape.dtype_bytes
     rows = shape.vocab_rows
     yield lookup("Embedding", shape.tokens, model.hidden, rows, dtype_bytes=dtype_bytes)
@@ -203,7 +204,7 @@ def head_layers(shape: BlockShape) -> Iterator[Layer]:
     bias = columns * model.head_bias
     yield from converted("Head_Cast", shape, model.hidden, columns, bias)
     logits = project(LOGITS, shape, model.hidden, columns, bias, Flags())
-    yield logits._replace(activation_grad=0.0)  # that of the loss, which counts it
+    yield logits._replace(activation_grad=0.0)  # the loss counts this gradient
     yield cross_entropy(
         "Head_Loss",
         shape.tokens * columns,
@@ -223,21 +224,21 @@ def head_layers(shape: BlockShape) -> Iterator[Layer]:
         )
 
 
-# What a module that predicts a further token does before its block (multi-token prediction).
+# Layers of a multi-token prediction (MTP) module before its block.
 #
-# It joins the hidden state of each token with the embedding of the token that comes next: both are normalised, laid
-# side by side, and multiplied by a matrix that is twice as high as wide. A block follows, then the head of the model.
+# The module combines the hidden state of each token with the embedding of the next token: both are normalized,
+# concatenated, and multiplied by a matrix that is twice as high as wide. A block follows, then the head of the model.
 # Source: DeepSeek-V3, arXiv 2412.19437, section 2.2.
 #
-# Under tensor parallelism the product is split by columns, and its output is gathered whole; where sequences are split,
-# each rank then takes its tokens of it. Source: Megatron-LM, ``core/transformer/multi_token_prediction.py``,
+# Tensor parallelism divides the product by columns and gathers its complete output; with sequence parallelism each rank
+# then takes its own tokens. Source: Megatron-LM, ``core/transformer/multi_token_prediction.py``,
 # ``MultiTokenPredictionLayer._concat_embeddings``.
 
 
 def joined_with(
     *blocks: Callable[[BlockShape], Iterable[Layer]],
 ) -> Callable[[BlockShape], Iterator[Layer]]:
-    """Return a generator of the layers of a module: what joins its inputs, then those of its block, or of its parts."""
+    """Return a generator of the layers of an MTP module: combination of inputs, then its block or partial blocks."""
 
     def layers(shape: BlockShape) -> Iterator[Layer]:
         yield from joining_layers(shape)
@@ -251,7 +252,7 @@ def joined_with(
 def joining_layers(shape: BlockShape) -> Iterator[Layer]:
     """Yield norms of hidden state and embedding, their concatenation, the product of both, and its gathered output.
 
-    The LM head reads the hidden state, too. The product keeps its input as those of the MLP do.
+    The LM head reads the hidden state, too. The product saves its input like the products of the MLP.
     """
     model, result = shape.model, shape.widths.result
     again = When.RECOMPUTE_NORM
@@ -296,15 +297,15 @@ def joining_layers(shape: BlockShape) -> Iterator[Layer]:
 
 
 LayerGenerator = Callable[[BlockShape], Iterable[Layer]]
-"""Yields the layers of a segment in order of execution."""
+"""Function that yields the layers of a segment in order of execution."""
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A part of a model that occurs a number of times.
+    """Part of a model that occurs a number of times.
 
     Attributes:
-        place: On the first pipeline stage, spread over all of them, or on the last.
+        place: On the first pipeline stage, spread over all stages, or on the last.
     """
 
     name: str
@@ -319,9 +320,9 @@ HEAD = Segment("head", head_layers, 1, "last")
 
 @lru_cache(maxsize=256)
 def segments(model: Model) -> tuple[Segment, ...]:
-    """Return the segments of a model, from its input to its output."""
+    """Return the segments of a model, from input to output."""
     blocks = [Segment("block", block_layers, model.num_blocks)]
-    if numbers := Counter(kinds_by_block(model)):  # in the order in which they first occur
+    if numbers := Counter(kinds_by_block(model)):  # a Counter keeps the order of first occurrence
         blocks = [Segment(kind.name, kind, count) for kind, count in numbers.items()]
     return (EMBEDDING, *blocks, HEAD) if model.vocab else tuple(blocks)
 
@@ -335,11 +336,11 @@ def kinds_of_block(model: Model) -> tuple[Segment, ...]:
 
 @lru_cache(maxsize=256)
 def prediction_module(model: Model) -> Segment | None:
-    """Return what modules that predict a further token have beside embedding and LM head; None where there are none.
+    """Return the layers of MTP modules in addition to embedding and LM head; None without modules.
 
-    That is a block of the kind of the last one, and what joins its input. Source: Megatron-LM,
-    ``core/models/gpt/gpt_layer_specs.py``, ``get_gpt_mtp_block_spec`` (``layer_specs[-1]``). Of a pattern of parts it
-    is attention, and then the last kind of MLP or experts (Nemotron 3, ``mtp_hybrid_override_pattern``).
+    These are the combination of inputs, and a block of the kind of the last one. Source: Megatron-LM,
+    ``core/models/gpt/gpt_layer_specs.py``, ``get_gpt_mtp_block_spec`` (``layer_specs[-1]``). With partial blocks it is
+    attention, and then the last kind of MLP or experts (Nemotron 3, ``mtp_hybrid_override_pattern``).
     """
     if not model.mtp_layers:
         return None
@@ -352,7 +353,7 @@ def prediction_module(model: Model) -> Segment | None:
 
 
 def listed_kinds(model: Model) -> Iterator[tuple[Segment, dict[str, Any]]]:
-    """Yield the kinds of block, each with the labels of its layers in lists: none where there is one kind."""
+    """Yield the kinds of block, each with the labels of its layers in lists; no labels if there is one kind."""
     kinds = kinds_of_block(model)
     for kind in kinds:
         yield kind, {"kind": kind.name, "blocks": kind.count} if len(kinds) > 1 else {}
@@ -360,15 +361,15 @@ def listed_kinds(model: Model) -> Iterator[tuple[Segment, dict[str, Any]]]:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Sizes of a segment on one rank, whatever runs it.
+    """Sizes of a segment on one rank, independent of hardware and parallelism.
 
     Attributes:
         parameters: Weights, biases and gains.
-        active: Those that one token passes: of experts only its own.
-        matrices: Those of matrices that a token is multiplied with; the router is not counted (Megatron-LM,
-            ``training.py``, ``num_floating_point_operations``).
+        active: Parameters that one token uses: only its own experts.
+        matrices: Weights of matrices by which a token is multiplied, without the router (Megatron-LM, ``training.py``,
+            ``num_floating_point_operations``).
         scores: FLOP per query and key of products with the score matrix of attention.
-        states: FLOP per token of states of linear attention, as MFU counts them.
+        states: FLOP per token of states of linear attention, as counted for MFU.
     """
 
     parameters: int
@@ -380,7 +381,7 @@ class Totals:
 
 @lru_cache(maxsize=256)
 def totals(model: Model, segment: Segment) -> Totals:
-    """Add up the layers of one segment as a single rank has them, attention over the whole sequence."""
+    """Return the sums over the layers of one segment on a single rank, with attention over the whole sequence."""
     one = np.ones(1)
     sizes = Sizes(
         tensor_par=one,
@@ -391,6 +392,7 @@ def totals(model: Model, segment: Segment) -> Totals:
     )
     layers = list(segment.layers(BlockShape.of(model, ONE_RANK, sizes, CORRECTED)))
     products = [layer for layer in layers if layer.product is not None]
+    # Products with all-zero weights are products of two activations, in attention.
     weighted = [layer for layer in products if np.all(layer.weights) and layer.kernel != "router"]
     scores = [layer.flops[0] for layer in products if not np.all(layer.weights)]
     used = [round(_whole(layer.weights) * layer.active) for layer in layers]
@@ -405,7 +407,7 @@ def totals(model: Model, segment: Segment) -> Totals:
 
 @lru_cache(maxsize=256)
 def model_totals(model: Model) -> Totals:
-    """Add up all segments of a model; a table that embedding and head share is one parameter each, multiplied once."""
+    """Return the sums over all segments; a table that embedding and head share counts once as parameters."""
     found = [(segment.count, totals(model, segment)) for segment in segments(model)]
     shared = model.vocab * model.hidden if model.tied else 0
     return Totals(
@@ -419,10 +421,10 @@ def model_totals(model: Model) -> Totals:
 
 @lru_cache(maxsize=256)
 def module_totals(model: Model) -> Totals:
-    """Add up the modules that predict further tokens; embedding and head, which are the model's, only work again.
+    """Return the sums over MTP modules; embedding and head belong to the model, and only their work repeats.
 
-    Source: DeepSeek-V3, arXiv 2412.19437, section 2.2: a module has a projection and a block of its own. The norms are
-    those of both inputs and the one before the head.
+    Source: DeepSeek-V3, arXiv 2412.19437, section 2.2: a module has its own projection and block. It has three norms:
+    of both inputs, and before the head.
     """
     module = prediction_module(model)
     if module is None:
@@ -439,14 +441,14 @@ def module_totals(model: Model) -> Totals:
 
 
 def _of_token(layer: Layer) -> int:
-    """Return the weights of a product that one token is multiplied with, biases apart."""
+    """Return the weights of a product by which one token is multiplied, without biases."""
     assert layer.product is not None
     batch, _, n, k = layer.product
     return round(_whole(batch) * _whole(n) * _whole(k) * layer.active)
 
 
 def _whole(value: Number) -> int:
-    """Return the whole number that a size of one rank is."""
+    """Return a size on one rank as an integer."""
     return int(np.asarray(value, float).max())
 
 
@@ -456,4 +458,4 @@ _PLAIN: dict[str, Any] = dict.fromkeys(LayoutChoice.__dataclass_fields__, False)
     if field.name in LayoutChoice.__dataclass_fields__
 }
 ONE_RANK = LayoutChoice(**_PLAIN | {"edition": CORRECTED.name, "datatype": "float16"})
-"""A layout that leaves every layer of a model whole: defaults, in the edition that knows all fields of models."""
+"""Layout that leaves every layer of a model whole: defaults, in the edition that supports all fields of models."""

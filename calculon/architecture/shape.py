@@ -1,4 +1,4 @@
-"""Sizes of layers: the workload of a pass, what a segment shares, and the columns of each layer."""
+"""Sizes of layers: workload of a pass, sizes that a segment shares, and the columns of each layer."""
 
 from collections.abc import Mapping
 from dataclasses import field, fields, replace
@@ -14,11 +14,11 @@ from calculon.declarations.recipes import Recipe
 from calculon.declarations.scope_choices import LayoutChoice
 from calculon.editions.edition import Edition
 
-# The columns that size the layers of a block: choices are scalars, sizes are arrays.
+# Columns that size the layers of a block: choices are scalars, sizes are arrays.
 
 
 def _one_rank() -> dict[str, Array]:
-    """Return degrees and networks of further axes of one rank."""
+    """Return degrees and networks of further axes for a single rank."""
     found: dict[str, Array] = {}
     for axis in FURTHER_AXES:
         found |= {axis.degree: np.ones(1), axis.network: np.zeros(1, np.int64)}
@@ -34,16 +34,16 @@ class Sizes:
         tensor_par: Tensor-parallel degree.
         microbatch_size: Sequences per microbatch.
         tensor_par_net: Network of the tensor-parallel groups.
-        vocab_pad_multiple: Multiple that the vocabulary on each tensor-parallel rank is filled up to.
-        seq_length: Tokens per sequence; 0 where it is the model's own (:mod:`calculon.architecture.shape`).
-        recompute_every: Of so many blocks one recomputes.
-        recompute_blocks: How many of them do; 0: one.
-        tp_hidden_percent: Share that cut products hide of what they could hide of their collectives, in percent.
-        moe_imbalance_percent: Rows of the busiest rank of a group of experts, in percent of the mean.
-        moe_capacity_percent: Most rows of an expert, in percent of the mean; 0 for no bound.
-        cp_a2a_size: Ranks that exchange heads, where other ranks of a context-parallel group are in a ring.
-        packed_percent: Tokens of the document that a token is in, in percent of a sequence.
-        pack_imbalance_percent: Work of attention over packed sequences on the slowest rank, in percent of the mean.
+        vocab_pad_multiple: Multiple to which the vocabulary of each tensor-parallel rank is padded.
+        seq_length: Tokens per sequence; 0 for the model's own length.
+        recompute_every: Number of blocks of which ``recompute_blocks`` recompute.
+        recompute_blocks: Number of recomputing blocks among them; 0: one.
+        tp_hidden_percent: Percentage of the hideable collective time that tiled products actually hide.
+        moe_imbalance_percent: Rows of the busiest rank of an expert group, in percent of the mean.
+        moe_capacity_percent: Largest number of rows of an expert, in percent of the mean; 0 for no limit.
+        cp_a2a_size: Number of ranks that exchange heads, if the ranks of a context-parallel group also form rings.
+        packed_percent: Mean length of a token's document, in percent of a sequence.
+        pack_imbalance_percent: Attention work over packed sequences on the slowest rank, in percent of the mean.
         further: Degrees (float) and networks (int) of further axes, by field; by default one rank.
     """
 
@@ -64,7 +64,7 @@ class Sizes:
 
     @classmethod
     def of(cls, rows: Array) -> "Sizes":
-        """Make sizes of rows of whole numbers, one column for each of :data:`SIZE_FIELDS`."""
+        """Return sizes for rows of integers, with one column for each of :data:`SIZE_FIELDS`."""
         columns = {
             name: rows[:, i] if name.endswith("_net") else rows[:, i].astype(float)
             for i, name in enumerate(SIZE_FIELDS)
@@ -73,7 +73,7 @@ class Sizes:
         return cls(**columns, further=further)
 
     def row(self, number: int) -> tuple[float, ...]:
-        """Return a row, in the order of :data:`SIZE_FIELDS`."""
+        """Return a row in the order of :data:`SIZE_FIELDS`."""
         columns = (getattr(self, name) for name in _OWN)
         return tuple([float(c[number]) for c in (*columns, *self.further.values())])
 
@@ -82,53 +82,53 @@ class Sizes:
         return replace(self, microbatch_size=self.microbatch_size / 2)
 
     def degree(self, axis: str) -> Count:
-        """Return the ranks of a group of one of :data:`~calculon.declarations.axes.LAYER_AXES`."""
+        """Return the degree along one of :data:`~calculon.declarations.axes.LAYER_AXES`."""
         return self.tensor_par if axis == "tp" else self.further[AXIS[axis].degree]
 
     def network(self, axis: str) -> Array:
-        """Return the stated network of its groups."""
+        """Return the stated network along one of these axes."""
         return self.tensor_par_net if axis == "tp" else self.further[AXIS[axis].network]
 
     @property
     def context_par(self) -> Count:
-        """Ranks of a group that have parts of the same sequences."""
+        """Context-parallel degree: ranks with parts of the same sequences."""
         return self.further["context_par"]
 
     def exchanging(self, cp_comm: str) -> Count:
-        """Ranks of a context-parallel group that exchange heads among each other; 1 where they do not."""
+        """Return the number of context-parallel ranks that exchange heads with each other; 1 without an exchange."""
         if cp_comm == "a2a_p2p":
             return np.maximum(self.cp_a2a_size, 1.0)
         return self.context_par if cp_comm == "a2a" else np.ones_like(self.context_par)
 
     @property
     def expert_par(self) -> Count:
-        """Ranks of a group that share the experts."""
+        """Expert-parallel degree: ranks that share the experts."""
         return self.further["expert_par"]
 
     @property
     def expert_tensor_par(self) -> Count:
-        """Ranks that share the width of each expert: those of tensor parallelism where nothing is stated."""
+        """Number of ranks that divide the width of each expert; by default the tensor-parallel degree."""
         stated = self.further["expert_tensor_par"]
         return np.where(stated > 0, stated, self.tensor_par)
 
     @property
     def _capacity(self) -> Fraction:
-        """Most rows of an expert, as a share of the mean."""
+        """Largest number of rows of an expert, as a fraction of the mean."""
         percent = self.moe_capacity_percent
         return np.where(percent > 0, percent / 100, np.inf)
 
     def load(self, padded: bool) -> Fraction:
-        """Rows of the busiest rank over the mean: as they come, at most the capacity, or `padded` to it.
+        """Return the rows of the busiest rank over the mean: limited by the capacity, or `padded` to it.
 
-        Source: Megatron-LM, ``moe/moe_utils.py``, ``topk_softmax_with_capacity``: each rank keeps of its rows for an
-        expert the mean of its own times the factor, or fills them up.
+        Source: Megatron-LM, ``moe/moe_utils.py``, ``topk_softmax_with_capacity``: each rank keeps its rows for an
+        expert up to the factor times its own mean, or pads them to this number.
         """
         if padded:
             return self._capacity
         return np.minimum(self.moe_imbalance_percent / 100, self._capacity)
 
     def kept_share(self, padded: bool) -> Fraction:
-        """Rows that a rank sends over those of all its tokens, none of whose experts are preferred."""
+        """Return the fraction of rows that a rank sends, for uniformly routed tokens."""
         return self._capacity if padded else np.minimum(1.0, self._capacity)
 
 
@@ -138,23 +138,23 @@ SIZE_FIELDS = (*_OWN, *FURTHER_SIZES)
 """Numbers of an execution that size a block, in the order of :class:`Sizes`."""
 
 
-# The workload of one pass over a microbatch: sequences, and of each its queries and keys.
+# Workload of one pass over a microbatch: sequences, and the queries and keys of each.
 #
-# Training passes over whole sequences, whose tokens are queries and keys alike. Of context-parallel ranks each has the
-# queries of a part of every sequence, and attends to the keys of all of it. Source: Liu et al., *Ring Attention*, arXiv
-# 2310.01889, section 3; Jacobs et al., *DeepSpeed Ulysses*, arXiv 2309.14509, section 3.
+# Training passes over whole sequences, whose tokens are both queries and keys. Each context-parallel rank has the
+# queries of a part of every sequence, and attends to the keys of the whole sequence. Source: Liu et al., *Ring
+# Attention*, arXiv 2310.01889, section 3; Jacobs et al., *DeepSpeed Ulysses*, arXiv 2309.14509, section 3.
 
 
 def sequence_lengths(model: Model, seq_length: Array) -> Count:
-    """Return tokens per sequence for a column of the execution field ``seq_length``, where 0 is the model's own."""
+    """Return the tokens per sequence for values of the execution field ``seq_length``; 0 is the model's own length."""
     return np.where(seq_length > 0, seq_length, float(model.seq_size))
 
 
 def document_lengths(seq_length: Count, packed_percent: Array | int) -> Count:
-    """Return tokens of the document that a token is in, on average over the tokens; one at least.
+    """Return the mean length of a token's document, at least 1 token.
 
-    Documents of ``l`` tokens that fill sequences of ``s`` have ``packed_percent = 100 sum(l^2) / (sum(l) s)``.
-    Source: attention of packed sequences is work of ``sum(l^2)``: Megatron-LM, ``training.py``,
+    For documents of ``l`` tokens that fill sequences of ``s`` tokens, ``packed_percent = 100 sum(l^2) / (sum(l) s)``.
+    Source: attention of packed sequences takes work of ``sum(l^2)``: Megatron-LM, ``training.py``,
     ``num_floating_point_operations`` with lengths of sequences.
     """
     return np.maximum(1.0, seq_length * packed_percent / 100)
@@ -162,13 +162,12 @@ def document_lengths(seq_length: Count, packed_percent: Array | int) -> Count:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """One pass over a microbatch; all of shape ``(blocks,)``.
+    """Pass over a microbatch; all of shape ``(blocks,)``.
 
     Attributes:
         sequences: Sequences of the microbatch.
-        queries: Tokens of each that pass through the layers of a rank: its part, where context parallelism splits
-            sequences.
-        keys: Tokens of each that can be attended to.
+        queries: Tokens of each sequence in the layers of a rank: a part of it with context parallelism.
+        keys: Tokens of each sequence that can be attended to.
     """
 
     sequences: Count
@@ -177,26 +176,26 @@ class Workload:
 
     @classmethod
     def of_whole_sequences(cls, model: Model, sizes: Sizes) -> "Workload":
-        """Make the workload of passes over whole sequences."""
+        """Return the workload of passes over whole sequences."""
         length = sequence_lengths(model, sizes.seq_length)
         queries = length / sizes.context_par
         return cls(sequences=sizes.microbatch_size, queries=queries, keys=length)
 
     @property
     def tokens(self) -> Count:
-        """Tokens of the microbatch that pass through the layers."""
+        """Tokens of the microbatch in the layers of a rank."""
         return self.sequences * self.queries
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockShape:
-    """A block of a model in one layout, for a column of sizes.
+    """Block of a model in one layout, for a column of sizes.
 
-    ``tokens`` is per microbatch, ``workload`` says of which sequences; ``activation`` is the elements of a full
-    activation and ``residual`` of one in the residual region, which sequence parallelism splits; ``dtype_bytes`` is
-    bytes per element of the residual stream and of stored weights, ``widths`` those of operands and results of
-    products, and ``overlapped`` whether tensor-parallel collectives overlap their products. ``recipe`` is how operands
-    of fewer than 16 bits are made.
+    ``tokens`` is per microbatch, and ``workload`` describes its sequences; ``activation`` is the elements of a full
+    activation and ``residual`` of one in the residual region, which sequence parallelism divides; ``dtype_bytes`` is
+    bytes per element of the residual stream and of stored weights, ``widths`` of operands and results of products, and
+    ``overlapped`` is True if tensor-parallel collectives overlap with their products. ``recipe`` is the conversion of
+    operands narrower than 16 bits.
     """
 
     model: Model
@@ -223,7 +222,7 @@ class BlockShape:
         *,
         transposes: bool = True,
     ) -> "BlockShape":
-        """Derive the shared sizes; `transposes` says whether the machine needs transposed copies of 8-bit operands."""
+        """Return the shape with derived sizes; `transposes` is True if the machine needs transposed 8-bit operands."""
         workload = Workload.of_whole_sequences(model, sizes)
         tokens = workload.tokens
         activation = tokens * model.hidden
@@ -257,12 +256,12 @@ class BlockShape:
 
     @property
     def document(self) -> Count:
-        """Tokens of the document that a token is in: of all of a sequence, unless several are packed into one."""
+        """Mean length of a token's document: the whole sequence, unless several documents are packed into one."""
         return document_lengths(self.workload.keys, self.sizes.packed_percent)
 
     @property
     def whole(self) -> bool:
-        """Whether this is a whole block, with norms, dropout and residual connections, and not a part of one."""
+        """True for a whole block, with norms, dropout and residual connections; False for a part of one."""
         return self.model.part == "block"
 
     @property
@@ -272,7 +271,7 @@ class BlockShape:
 
     @property
     def query_width(self) -> int:
-        """Width of the projection of all query heads: with a gate as wide again."""
+        """Width of the projection of all query heads; twice as wide with a gate."""
         return self.attention_width * (2 if self.model.attention_gate else 1)
 
     @property
@@ -282,7 +281,7 @@ class BlockShape:
 
     @property
     def local(self) -> "BlockShape":
-        """The shape of what each rank does with its own tokens in the residual region."""
+        """Shape of layers that process each rank's own tokens in the residual region."""
         tokens = self.residual / self.model.hidden
         return replace(self, tokens=tokens, activation=self.residual)
 
@@ -293,22 +292,22 @@ class BlockShape:
 
     @property
     def narrow(self) -> bool:
-        """Whether operands of products are narrower than stored tensors, and have to be converted."""
+        """True if operands of products are narrower than stored tensors, and must be converted."""
         return self.widths.operand < self.widths.stored
 
     @property
     def gathered_layouts(self) -> int:
-        """Layouts in which gradients are gathered: both, where the second is not made of the first."""
+        """Number of layouts in which gradients are gathered: two, if the second cannot be created from the first."""
         return 2 if self.recipe is not None and self.recipe.separate else 1
 
     @property
     def local_experts(self) -> Count:
-        """Experts of a rank."""
+        """Number of experts on a rank."""
         return self.model.num_experts / self.sizes.expert_par
 
     @property
     def own_rows(self) -> Count:
-        """Rows of the tokens of this rank in the residual region: one for each expert of a token that has room."""
+        """Rows of this rank's tokens in the residual region: one for each expert of a token within its capacity."""
         tokens = self.residual / self.model.hidden
         return (
             self.model.experts_per_token
@@ -318,7 +317,7 @@ class BlockShape:
 
     @property
     def received_rows(self) -> Count:
-        """Rows that the busiest rank has from all ranks with other experts: by as much more than its own."""
+        """Rows that the busiest rank receives from all ranks with other experts."""
         tokens = self.residual / self.model.hidden
         return (
             self.model.experts_per_token * tokens * self.sizes.load(self.choice.moe_pad_to_capacity)
@@ -326,14 +325,15 @@ class BlockShape:
 
     @property
     def rows(self) -> Count:
-        """Rows of the experts of the busiest rank: of all ranks that have a part of these experts."""
-        ranks = self.sizes.expert_tensor_par / self.tensor_par  # whose tokens are apart
+        """Rows of the experts of the busiest rank, from all ranks that have parts of these experts."""
+        # Ranks of other tensor groups have other tokens
+        ranks = self.sizes.expert_tensor_par / self.tensor_par
         rows = self.model.experts_per_token * (self.tokens * ranks)
         return rows * self.sizes.load(self.choice.moe_pad_to_capacity)
 
     @property
     def expert_tokens(self) -> Count:
-        """Tokens of all ranks that have all experts once."""
+        """Tokens of all ranks that together hold all experts once."""
         ranks = self.sizes.expert_par * (self.sizes.expert_tensor_par / self.tensor_par)
         return self.tokens * ranks
 
@@ -344,16 +344,16 @@ class BlockShape:
 
     @property
     def mlp_products(self) -> int:
-        """Column-split products of the MLP: two with a gate."""
+        """Number of column-split products of the MLP: two with a gate."""
         return 2 if self.model.gated else 1
 
     def split(self, width: float) -> Elements:
-        """Return the share of a width that one tensor-parallel rank holds."""
+        """Return the share of a width on one tensor-parallel rank."""
         return np.floor(width / self.tensor_par)
 
     @property
     def vocab_rows(self) -> Elements:
-        """Rows of the vocabulary on one tensor-parallel rank: equal shares, filled up to a multiple.
+        """Rows of the vocabulary on one tensor-parallel rank: equal shares, padded to a multiple.
 
         Source: Megatron-LM, ``--make-vocab-size-divisible-by``.
         """

@@ -15,20 +15,20 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure as InteractiveFigure
 
 PAGES = "calculon.documents.result_pages"
-"""The module that shows results as pages."""
+"""Module that shows results as pages."""
 
 PICTURES = "calculon.documents.result_pictures"
-"""The module that draws them."""
+"""Module that draws results with matplotlib."""
 
 INTERACTIVE = "calculon.explore.interactive"
-"""The module that draws them as the page in a browser does."""
+"""Module that draws results like the web page."""
 
 FRAMES = "calculon.render.frames"
 """The module that makes data frames of them."""
 
 
 class Displayed:
-    """A result that a notebook shows as HTML: what its page in a terminal says, with the first rows of long tables."""
+    """Result that a notebook shows as HTML: its terminal page, with the first rows of long tables."""
 
     __slots__ = ()
 
@@ -75,30 +75,30 @@ def _filled(values: list[Any]) -> list[Any]:
 
 
 @overload
-def drawn(
+def draw_result(
     result: object, kind: str, *, interactive: Literal[False] = False, **options: Any
 ) -> "Figure": ...
 
 
 @overload
-def drawn(
+def draw_result(
     result: object, kind: str, *, interactive: bool, **options: Any
 ) -> "Figure | InteractiveFigure": ...
 
 
-def drawn(
+def draw_result(
     result: object, kind: str, *, interactive: bool = False, **options: Any
 ) -> "Figure | InteractiveFigure":
-    """Return a picture of a result, by matplotlib; an interactive one by plotly.
+    """Return a picture of a result: a matplotlib figure, or a plotly figure if interactive.
 
     Args:
-        result: What to draw.
-        kind: Kind of picture; those of each result are told by its ``plot``.
-        interactive: The chart of the page in a browser, to zoom and to point at.
+        result: Result to draw.
+        kind: Kind of picture; the ``plot`` method of each result lists its kinds.
+        interactive: Return the zoomable chart of the web page.
         options: Arguments of this kind.
 
     Raises:
-        SpecError: For a kind or an argument that there is not, and where the library is missing, with what installs it.
+        SpecError: For an unknown kind or argument, and if the library is missing, with the installation command.
     """
     module = INTERACTIVE if interactive else PICTURES
     picture: Figure | InteractiveFigure = import_module(module).picture(result, kind, **options)

@@ -1,11 +1,11 @@
-"""Errors: a malformed request, or an execution that does not fit."""
+"""Errors: malformed requests, and executions that cannot run."""
 
 from collections.abc import Sequence
 
 from calculon.base.frozen import dataclass
 
 MOST_PROBLEMS = 20
-"""Problems of one input that a message tells; the others are counted."""
+"""Maximum number of problems of one input in a message; further ones are counted."""
 
 _LONGEST_LINE, _LONGEST_NAME = 4_000, 200  # characters
 _LEAST_PART, _MOST_NEAR = 3, 3  # letters of a part of a name, and names that have it
@@ -18,12 +18,12 @@ REASONS = {
     "linear_groups_split": "tensor_par cuts groups of heads of Mamba-2 unevenly",
     "feedforward_split": "tensor_par does not divide feedforward",
     "dp_shard_split": "dp_shard does not divide data_par",
-    "expert_shards_split": "groups of experts do not divide those of tensor_par x dp_shard",
-    "expert_replicas_apart": "replicas of experts are on both sides of the pipeline",
-    "cp_network_size": "a network joins too few processors for groups of parts of sequences",
+    "expert_shards_split": "groups of experts do not divide the groups of tensor_par x dp_shard",
+    "expert_replicas_apart": "replicas of experts are on both sides of the pipeline axis (mesh_order)",
+    "cp_network_size": "a network joins too few processors for groups of context parallelism",
     "expert_network_size": "a network joins too few processors for groups of experts",
-    "pairs_schedule": "stages of one chunk have no pairs of passes",
-    "schedule_has_pairs": "pairs of passes of the schedule hide the exchange of experts: ep_overlap is 1f1b",
+    "pairs_schedule": "stages of one chunk have no overlapping pairs of passes",
+    "schedule_has_pairs": "the schedule hides the expert all-to-all in pairs of passes: ep_overlap must be 1f1b",
     "pairs_need_microbatches": "too few microbatches for pairs of passes",
     "fsdp_unit_split": "fsdp_unit does not divide the blocks of a chunk",
     "owner_split": "data_par does not divide the blocks of a stage, which have owners",
@@ -36,22 +36,22 @@ REASONS = {
     "stage_blocks": "too few blocks are left for the other stages",
     "ends_as_blocks": "stages are too short for the ends to count as blocks",
     "listed_blocks": "stage_blocks lists other chunks or other blocks",
-    "overlap_needs_work": "nothing is due beside transfers of a single chunk",
+    "overlap_needs_work": "with a single chunk there is no work to overlap with transfers",
     "dualpipe_even": "DualPipe has an even number of stages and of microbatches",
     "dualpipe_filled": "too few microbatches for a pipeline that runs both ways",
     "framework_schedule": "the framework of the preset cannot run it",
     "mem1_capacity": "tier-1 memory is too small",
     "mem2_capacity": "tier-2 memory is too small",
 }
-"""Why executions of a search cannot run, in words."""
+"""Descriptions of the reasons for which executions of a search cannot run."""
 
 
 class CalculonError(Exception):
-    """Base of all errors that this package raises on purpose."""
+    """Base class of all errors that this package raises on purpose."""
 
 
 def printable(text: str) -> str:
-    r"""Return a text on one line, with an escape in place of what a terminal would act on.
+    r"""Return a text on one line, with control characters escaped so that a terminal does not act on them.
 
     >>> printable("\x1b[31mred.json")
     '\\x1b[31mred.json'
@@ -63,7 +63,7 @@ def printable(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A problem with an input: its place, the expected and the found value, and a hint."""
+    """Problem of an input: its field, the expected and the found value, and a hint."""
 
     field: str
     expected: str
@@ -77,12 +77,12 @@ class Problem:
 
 
 class SpecError(CalculonError, ValueError):
-    """A malformed request: a file, field or value that means nothing (exit code 2).
+    """Malformed request: a file, field or value that cannot be used (exit code 2).
 
     Attributes:
-        file: Where the input came from: a path, a catalog name, ``<stdin>`` or a word such as ``execution``.
-        problems: All problems, in the order of the input.
-        field, expected, found, hint: Those of the first problem.
+        file: Source of the input: a path, a catalog name, ``<stdin>`` or a word such as ``execution``.
+        problems: All problems, in input order.
+        field, expected, found, hint: Attributes of the first problem.
     """
 
     def __init__(self, file: str, problems: Sequence[Problem] | Problem):
@@ -94,7 +94,7 @@ class SpecError(CalculonError, ValueError):
         super().__init__("\n".join(lines))
 
     def __reduce__(self) -> tuple[type["SpecError"], tuple[str, tuple[Problem, ...]]]:
-        return type(self), (self.file, self.problems)  # errors cross processes
+        return type(self), (self.file, self.problems)  # studies send errors between processes
 
     @property
     def field(self) -> str:
@@ -103,27 +103,27 @@ class SpecError(CalculonError, ValueError):
 
     @property
     def expected(self) -> str:
-        """The expected value of the first wrong field."""
+        """Expected value of the first wrong field."""
         return self.problems[0].expected
 
     @property
     def found(self) -> str:
-        """The value found in the first wrong field."""
+        """Value found in the first wrong field."""
         return self.problems[0].found
 
     @property
     def hint(self) -> str:
-        """The hint of the first problem; may be empty."""
+        """Hint of the first problem; may be empty."""
         return self.problems[0].hint
 
 
 class Infeasible(CalculonError):
-    """A well-formed execution that cannot run on this system (exit code 1).
+    """Well-formed execution that cannot run on the system (exit code 1).
 
     Attributes:
-        reason: Short stable identifier of the rule that failed, such as ``mem1_capacity``.
-        needed, available: Bytes of memory that the execution needs and that there are, where memory is what it lacks.
-        tier: The memory, 1 or 2.
+        reason: Short stable identifier of the violated rule, such as ``mem1_capacity``.
+        needed, available: Required and available bytes, if memory is too small.
+        tier: Memory tier, 1 or 2.
     """
 
     def __init__(
@@ -141,11 +141,11 @@ class Infeasible(CalculonError):
         self,
     ) -> tuple[type["Infeasible"], tuple[str, str, float | None, float | None, int | None]]:
         numbers = self.needed, self.available, self.tier
-        return type(self), (self.reason, str(self), *numbers)  # errors cross processes
+        return type(self), (self.reason, str(self), *numbers)
 
 
 def in_words(reason: str) -> str:
-    """Return a reason for which executions cannot run in words; an identifier without any as it is.
+    """Return the description of the reason that executions cannot run; an unknown identifier is returned unchanged.
 
     >>> in_words("mem1_capacity")
     'tier-1 memory is too small'
@@ -154,21 +154,22 @@ def in_words(reason: str) -> str:
 
 
 def _line(text: str) -> str:
-    """Return a text as a line of a message."""
+    """Return a text as one line of a message, truncated and printable."""
     text = text if len(text) <= _LONGEST_LINE else text[: _LONGEST_LINE - 3] + "..."
     return printable(text)
 
 
 def nearest(name: str, known: Sequence[str]) -> str:
-    """Return a hint that names the nearest known spelling, else some names that a part of one begins; or nothing.
+    """Return a hint with the most similar known name, or with names that contain a word starting with `name`.
 
     >>> nearest("hiden", ["hidden", "seq_size"])
     "did you mean 'hidden'?"
     >>> nearest("mem", ["total_time", "proc_mem_tier1_cap_req", "proc_mem_tier2_cap_req"])
     "did you mean 'proc_mem_tier1_cap_req' or 'proc_mem_tier2_cap_req'?"
     """
-    from difflib import get_close_matches  # only for a message
+    from difflib import get_close_matches  # imported only for a message
 
+    # Matching takes quadratic time: a hostile name must not stall the message.
     if len(name) > _LONGEST_NAME:
         return ""
     matches = get_close_matches(name, known, n=1, cutoff=0.6) or _with_part(name, known)
@@ -178,7 +179,7 @@ def nearest(name: str, known: Sequence[str]) -> str:
 
 
 def _with_part(name: str, known: Sequence[str]) -> list[str]:
-    """Return a few names of which a word begins with a text of several letters, the shortest first."""
+    """Return a few names with a word that starts with a text of several letters, shortest first."""
     if len(name) < _LEAST_PART:
         return []
     import re

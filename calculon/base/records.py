@@ -1,9 +1,9 @@
-"""Records of arrays: fields that are declared once and used as columns everywhere.
+"""Records of arrays, whose fields are declared once and used as columns everywhere.
 
 A record is a frozen dataclass whose fields are arrays with *execution* as the last axis, or further records.
 :func:`stat` declares a field with its help text and source; the annotation is its unit. Names that differ only in a
-prefix are an axis (``base``, ``edge``) or a part (``fw``, ``agrad``, ...): the declaration carries a template. All that
-prints, writes, documents or ranks statistics uses only :func:`columns`.
+prefix are an axis (``base``, ``edge``) or a part (``fw``, ``agrad``, ...), and the declaration has a template. All code
+that prints, writes, documents or ranks statistics uses only :func:`columns`.
 """
 
 import dataclasses
@@ -14,12 +14,12 @@ from typing import Any, TypeVar, cast, dataclass_transform
 
 import numpy as np
 
-from calculon.base.arrays import is_nothing
+from calculon.base.arrays import is_shared_zeros
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array, Unit, unit_of
 
 Plain = Mapping[str, Any]
-"""A result, or a part of one, as plain data: what its ``to_dict`` returns and a file has."""
+"""Result, or part of one, as plain data: the return value of ``to_dict``, and the content of a file."""
 
 R = TypeVar("R")
 _KEY = "stat"
@@ -51,34 +51,34 @@ def stat(
     """Declare a statistic.
 
     Args:
-        help: What it is, in a few words. ``{part}`` becomes the words of the enclosing part, ``{axis}`` the axis
+        help: Description in a few words. ``{part}`` becomes the words of the enclosing part, ``{axis}`` the axis
             member.
-        name: Public name; the attribute's if empty. ``{part}`` and ``{axis}`` as above, by name.
+        name: Public name; defaults to the name of the attribute. ``{part}`` and ``{axis}`` as above, by name.
         axis: Members of the leading axis of the array, if it has one; without members it has no column.
-        source: Where the formula is written down.
-        nullable: NaN in the array stands for *null* in files.
+        source: Place where the formula is documented.
+        nullable: Whether NaN in the array means *null* in files.
     """
     return dataclasses.field(metadata={_KEY: _Stat(help, name, axis, source, nullable)})
 
 
 def part(words: str = "", *, name: str = "") -> Any:
-    """Declare a nested record: `words` and `name` fill the templates of its statistics."""
+    """Declare a nested record; `words` and `name` fill the templates of its statistics."""
     return dataclasses.field(metadata={_KEY: _Part(name, words)})
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(stat, part))
 def record(cls: type[R]) -> type[R]:
-    """Make a class a frozen record: keyword only, so that a missing field is an error.
+    """Make a class a frozen record, keyword-only, so that a missing field is an error.
 
-    Its class variables ``NAMES``, ``SOURCE`` and ``AXIS`` are those of statistics that do not declare their own; names
-    may have ``{field}`` for the attribute.
+    Its class variables ``NAMES``, ``SOURCE`` and ``AXIS`` are the defaults of statistics that do not declare their own;
+    names may contain ``{field}`` for the attribute.
     """
     return dataclass(frozen=True, kw_only=True)(cls)
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One public statistic: its name, unit, help and source, and where a record keeps it."""
+    """Public statistic: its name, unit, help and source, and its location in a record."""
 
     name: str
     unit: Unit
@@ -98,14 +98,15 @@ class Column:
         return cast("Array", value if self.index is None else value[self.index])
 
     def values(self, record: object) -> list[float | None]:
-        """Return the entries of this column; None where one is *null*."""
+        """Return the entries of this column; None for *null*."""
         values: list[float | None] = self.of(record).tolist()
+        # NaN is the only value that differs from itself; the comparison is faster than math.isnan.
         return [None if self.nullable and value != value else value for value in values]  # noqa: PLR0124
 
 
 @cache
 def columns(cls: type) -> tuple[Column, ...]:
-    """List the columns of a record class in the order of declaration."""
+    """Return the columns of a record class in the order of declaration."""
     return tuple(_columns(cls, (), "", ""))
 
 
@@ -134,7 +135,7 @@ def _columns(cls: type, path: tuple[str, ...], name: str, words: str) -> Iterato
 
 @cache
 def column(cls: type, name: str) -> Column:
-    """Return the column of this name; KeyError if there is none."""
+    """Return the column of this name; raise KeyError if there is none."""
     for found in columns(cls):
         if found.name == name:
             return found
@@ -143,12 +144,12 @@ def column(cls: type, name: str) -> Column:
 
 @cache
 def _members(cls: type) -> tuple[tuple[str, bool], ...]:
-    """List the attributes of a record class, and whether each is a record itself."""
+    """Return the attributes of a record class, and whether each is a record itself."""
     return tuple((f.name, dataclasses.is_dataclass(f.type)) for f in dataclasses.fields(cls))
 
 
 def apply(function: Callable[..., Array], records: Sequence[R]) -> R:
-    """Build a record whose arrays are `function` of the arrays of the given records, field by field."""
+    """Build a record by applying `function` to the arrays of the given records, field by field."""
     cls: Any = type(records[0])
     values: dict[str, object] = {}
     for name, nested in _members(cls):
@@ -158,7 +159,7 @@ def apply(function: Callable[..., Array], records: Sequence[R]) -> R:
 
 
 def record_of(cls: type[R], source: object) -> R:
-    """Build a record of what an object has under the names of its arrays, and of the records inside it."""
+    """Build a record from the attributes of an object with the same names, including nested records."""
     kind: Any = cls
     values: dict[str, object] = {}
     for field in dataclasses.fields(kind):
@@ -170,7 +171,7 @@ def record_of(cls: type[R], source: object) -> R:
 
 
 class _View:
-    """Records of one class seen through a function: it is applied to their arrays when these are read, once."""
+    """Lazy view of records of one class: a function is applied to each array on first access, once."""
 
     def __init__(self, records: Sequence[object], function: Callable[..., Array]):
         self._records, self._function = records, function
@@ -179,22 +180,22 @@ class _View:
         values = [getattr(one, name) for one in self._records]
         arrays = isinstance(values[0], np.ndarray)
         found: Any = self._function(*values) if arrays else _View(values, self._function)
-        setattr(self, name, found)
+        setattr(self, name, found)  # later reads bypass __getattr__
         return found
 
 
 def view(one: R, function: Callable[[Array], Array]) -> R:
-    """Return a view of a record: it has its attributes, and arrays are `function` of the record's."""
+    """Return a lazy view of a record with `function` applied to its arrays."""
     return joint_view([one], function)
 
 
 def joint_view(records: Sequence[R], function: Callable[..., Array]) -> R:
-    """Return a view of several records: as :func:`apply`, but each array is computed when it is first read."""
+    """Return a lazy view of several records: like :func:`apply`, but each array is computed on first access."""
     return cast("R", _View(records, function))
 
 
 class _Changed:
-    """A record, or a view of one, seen with other values of some attributes."""
+    """View of a record, or of another view, with other values of some attributes."""
 
     def __init__(self, one: object, changes: Mapping[str, object]):
         vars(self).update(changes, _one=one)
@@ -206,13 +207,13 @@ class _Changed:
 
 
 def changed(one: R, **changes: object) -> R:
-    """Return a view of a record, or of a view of one, that has other values of some attributes."""
+    """Return a view of a record, or of another view, with other values of some attributes."""
     return cast("R", _Changed(one, changes))
 
 
 @cache
 def _leaves(cls: type) -> tuple[tuple[Callable[[object], Any], tuple[Column, ...]], ...]:
-    """List the arrays of a record class, each with its columns."""
+    """Return accessors of the arrays of a record class, each with its columns."""
     arrays: dict[tuple[str, ...], list[Column]] = {}
     for one in columns(cls):
         arrays.setdefault(one.path, []).append(one)
@@ -220,7 +221,7 @@ def _leaves(cls: type) -> tuple[tuple[Callable[[object], Any], tuple[Column, ...
 
 
 def only_values(record: object) -> dict[str, float | None]:
-    """Return the only entry of every column of a record by name, in order; None where it is *null*."""
+    """Return the single entry of every column of a record by name, in order; None for *null*."""
     cls: Any = type(record)
     found: dict[str, float | None] = {}
     for read, own in _leaves(cls):
@@ -230,10 +231,10 @@ def only_values(record: object) -> dict[str, float | None]:
 
 
 def gather(one: R, rows: Array) -> R:
-    """Return a view of a record for executions selected by number.
+    """Return a view of a record for executions selected by row number.
 
-    The view has the attributes of the record; each array is gathered when it is first read, and has the shape of
-    `rows` in place of the last axis. A single execution asked for once is the record itself.
+    The view has the attributes of the record; each array is gathered on first access and has the shape of `rows` in
+    place of the last axis. If a record of one execution is gathered once, the record itself is returned.
     """
     count = _length(one)
     if rows.shape == (1,) and count == 1:
@@ -241,7 +242,7 @@ def gather(one: R, rows: Array) -> R:
     shared = (1,) * rows.ndim
 
     def taken(values: Array) -> Array:
-        if values.shape[-1] < count:  # one value for all rows
+        if values.shape[-1] < count:  # one value shared by all rows
             return values.reshape(*values.shape[:-1], *shared)
         return values.take(rows, axis=-1)
 
@@ -257,13 +258,13 @@ def _length(one: object) -> int:
 
 
 def concatenate(records: Sequence[R]) -> R:
-    """Join records along the execution axis; what is :func:`~calculon.base.arrays.nothing` in all of them stays so."""
+    """Join records along the execution axis; zeros that all of them share (:func:`.shared_zeros`) are kept."""
     if len(records) == 1:
         return records[0]
     counts = [_length(one) for one in records]
 
     def joined(*arrays: Array) -> Array:
-        if all(map(is_nothing, arrays)):
+        if all(map(is_shared_zeros, arrays)):
             return arrays[0]
         whole = [
             values

@@ -1,7 +1,7 @@
-"""Units: the names used in annotations, the prefixes used in files, and numbers as text.
+"""Units: the types used in annotations, the prefixes used in files, and numbers as text.
 
-An annotation such as ``time: Seconds`` is the one declaration of a quantity's unit: the tables, the
-documentation and the plots read it from there (:func:`unit_of`).
+An annotation such as ``time: Seconds`` is the only declaration of a quantity's unit: tables, documentation and plots
+read it from there (:func:`unit_of`).
 """
 
 import math
@@ -12,12 +12,12 @@ import numpy as np
 from calculon.base.frozen import dataclass
 
 Array = np.ndarray[tuple[Any, ...], np.dtype[Any]]
-"""The values of the cost model: a numpy array whose last axis is *execution*."""
+"""Values of the cost model: a numpy array whose last axis is *execution*."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A physical unit: its symbol, and whether it is printed in powers of 1024."""
+    """Physical unit: its symbol, and whether it is printed in powers of 1024."""
 
     symbol: str
     binary: bool = False
@@ -45,7 +45,7 @@ _BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei", "Zi", "Yi")
 
 
 def unit_of(annotation: object) -> Unit:
-    """Return the :class:`Unit` that an annotation carries, or the empty one."""
+    """Return the :class:`Unit` of an annotation, or an empty unit."""
     if get_origin(annotation) is Annotated:
         for extra in get_args(annotation)[1:]:
             if isinstance(extra, Unit):
@@ -56,9 +56,9 @@ def unit_of(annotation: object) -> Unit:
 def scaled(
     value: float, unit: str = "", *, binary: bool = False, digits: int = 3, error: float = 0.0
 ) -> str:
-    """Format a quantity with the prefix that leaves one to three digits before the point.
+    """Format a quantity with the prefix that leaves one to three digits before the decimal point.
 
-    It has `digits` decimals, or where its error is given the digits that this leaves.
+    It has `digits` decimals, or the digits that its error supports, if given.
 
     >>> scaled(1_008_038_707_200)
     '1.008 T'
@@ -71,6 +71,7 @@ def scaled(
     """
     base, prefixes = (1024.0, _BINARY) if binary else (1000.0, _DECIMAL)
     step = 0
+    # Rounded first, so that 999.9996 becomes "1.000 k" and not "1000.000".
     while round(abs(value), digits) >= base and step < len(prefixes) - 1 and math.isfinite(value):
         value /= base
         error /= base
@@ -80,7 +81,7 @@ def scaled(
 
 
 def gib(size: float) -> str:
-    """Format a size of memory with one decimal: in GiB unless that is too small or too large to read.
+    """Format a size of memory with one decimal: in GiB unless it is too small or too large to read.
 
     >>> gib(61.81 * GIB), gib(0.02 * GIB), gib(0)
     ('61.8 GiB', '20.5 MiB', '0.0 GiB')
@@ -91,7 +92,7 @@ def gib(size: float) -> str:
 
 
 def chance(probability: float) -> str:
-    """Format a probability; one next to 0 or 1 as a bound.
+    """Format a probability; near 0 or 1 as a bound.
 
     >>> chance(0.834), chance(0.9999), chance(0.001)
     ('83 %', '>99 %', '<1 %')
@@ -102,7 +103,7 @@ def chance(probability: float) -> str:
 
 
 def duration(seconds: float, error: float = 0.0) -> str:
-    """Format a time with a suitable unit: with the digits that its error in seconds leaves, at most four.
+    """Format a time in a suitable unit, with the digits that its error (seconds) supports, at most four.
 
     >>> duration(131.9), duration(0.0123456), duration(3.2e-5), duration(0)
     ('131.9 s', '12.35 ms', '32.00 us', '0 s')
@@ -118,11 +119,11 @@ def duration(seconds: float, error: float = 0.0) -> str:
 
 
 CHECKED = "2026"
-"""Year in which prices were looked up last; older ones are marked."""
+"""Year in which prices were last checked; older prices are marked."""
 
 
 def aged(date: str) -> str:
-    """Return a date, marked if a price of that date is old.
+    """Return the date of a price, marked if it is old.
 
     >>> aged("2026-07"), aged("2025-10")
     ('2026-07', '2025-10, old')
@@ -131,7 +132,7 @@ def aged(date: str) -> str:
 
 
 def between(low: str, high: str) -> str:
-    """Join the ends of an interval; their unit is said once where it is the same.
+    """Join the ends of an interval; a common unit is written once.
 
     >>> between("5.7 s", "7.1 s"), between("950 ms", "1.2 s"), between("9,200", "11,500")
     ('5.7 to 7.1 s', '950 ms to 1.2 s', '9,200 to 11,500')
@@ -141,7 +142,7 @@ def between(low: str, high: str) -> str:
 
 
 def amount(value: float, unit: str) -> str:
-    """Write an amount with three digits and its unit, dollars from a thousand on with a prefix.
+    """Format an amount with three digits and its unit; dollars from a thousand on with a prefix.
 
     >>> amount(35.33, "d"), amount(2.5e6, "USD")
     ('35.3 d', '2.50 M USD')
@@ -163,9 +164,9 @@ def significant(value: float, digits: int = 4) -> str:
 
 
 def decimals_of(error: float) -> int:
-    """Return how many decimals a number with this error has; below 0 where its last digits are not known either.
+    """Return the number of decimals for a number with this error; negative if it rounds to tens or more.
 
-    Of an error of 1.00 to 3.54, times a power of ten, two digits are told, else one.
+    An error of 1.00 to 3.54, times a power of ten, is quoted with two digits, a larger one with one digit.
 
     Source: Particle Data Group, "Review of Particle Physics", introduction, section 5.3 (rounding).
 
@@ -177,7 +178,7 @@ def decimals_of(error: float) -> int:
 
 
 def known(value: float, error: float, *, most: int = 4) -> str:
-    """Format a number with the digits that its error leaves, two at least and `most` of them at most.
+    """Format a number with the digits that its error supports, at least two and at most `most`.
 
     >>> known(5.993, 0.7), known(699832.0, 80000.0), known(10935.0, 1200.0)
     ('6.0', '700,000', '10,900')
@@ -189,7 +190,7 @@ def known(value: float, error: float, *, most: int = 4) -> str:
 
 
 def known_decimals(value: float, error: float, *, most: int = 4) -> int:
-    """Return the decimals that :func:`known` writes, below 0 where it rounds to tens and more."""
+    """Return the number of decimals that :func:`known` writes; negative if it rounds to tens or more."""
     before = math.floor(math.log10(abs(value))) + 1
     wanted = decimals_of(error) if 0 < error < math.inf else most - before
     return min(max(wanted, 2 - before), most - before)

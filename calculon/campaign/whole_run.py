@@ -8,7 +8,7 @@ from functools import reduce
 
 import numpy as np
 
-from calculon.base.arrays import derived
+from calculon.base.arrays import cached_property
 from calculon.base.frozen import dataclass
 from calculon.base.records import apply, record_of
 from calculon.base.units import (
@@ -123,22 +123,22 @@ class WholeRun:
 
     # -- work ---------------------------------------------------------------------------------------------------------
 
-    @derived
+    @cached_property
     def steps(self) -> Count:
         """Number of useful steps."""
         return _total(self.segments, lambda one: one.steps)
 
-    @derived
+    @cached_property
     def useful(self) -> Seconds:
         """Time of the useful steps."""
         return _total(self.segments, lambda one: one.steps * one.step_time)
 
-    @derived
+    @cached_property
     def tokens(self) -> Count:
         """Tokens of the run."""
         return _total(self.segments, lambda one: one.tokens)
 
-    @derived
+    @cached_property
     def working(self) -> Fraction:
         """Share of step time in which the engines are busy."""
         return (
@@ -150,12 +150,12 @@ class WholeRun:
         """Peak FLOP/s of a processor in the type of matrix products."""
         return self.job.peak
 
-    @derived
+    @cached_property
     def step(self) -> Seconds:
         """Mean step time."""
         return self.useful / self.steps
 
-    @derived
+    @cached_property
     def evaluation(self) -> Seconds:
         """Time of evaluations."""
         asked = self.campaign
@@ -163,7 +163,7 @@ class WholeRun:
             return np.zeros(())
         return self.steps // asked.evaluate_every * float(asked.evaluate_time)
 
-    @derived
+    @cached_property
     def slowed(self) -> Seconds:
         """Time that stragglers add to the steps: slow nodes until they are replaced, and variation between ranks."""
         r, n = self.campaign.reliability, self.job
@@ -173,14 +173,14 @@ class WholeRun:
         varied = jitter(n.num_procs, r.jitter) - 1.0 if r.jitter else 0.0
         return slower * np.minimum(self.useful, float(r.slow_detect)) + varied * self.useful
 
-    @derived
+    @cached_property
     def spikes(self) -> Count:
         """Number of loss spikes."""
         if not self.campaign.spikes:
             return np.zeros(())
         return self.campaign.spikes * self.tokens / TERA
 
-    @derived
+    @cached_property
     def repeated(self) -> Seconds:
         """Time of steps repeated after loss spikes and silent data corruption."""
         none = np.zeros(())
@@ -191,7 +191,7 @@ class WholeRun:
         done = self.useful + self.slowed + self.evaluation + back
         return back + done * (self._rework - 1.0)
 
-    @derived
+    @cached_property
     def silent_mtbf(self) -> Seconds:
         """Mean time between silent data corruptions of the job."""
         silent = self.campaign.reliability.silent
@@ -199,21 +199,21 @@ class WholeRun:
             ratio(HOUR, silent * np.asarray(self.job.num_procs)) if silent else np.asarray(np.inf)
         )
 
-    @derived
+    @cached_property
     def _rework(self) -> Array:
         found_after = float(self.campaign.reliability.silent_detect)
         # the lower bound assumes that no work before a corruption is lost, i.e. an interval of 0
         interval = self.checkpoint_interval if self.rounded else 0.0
         return rework(found_after, interval, self.recovery, self.silent_mtbf)
 
-    @derived
+    @cached_property
     def work(self) -> Seconds:
         """Time of all steps, without failures and checkpoints."""
         return self.useful + self.slowed + self.evaluation + self.repeated
 
     # -- failures and checkpoints -------------------------------------------------------------------------------------
 
-    @derived
+    @cached_property
     def mtbf(self) -> Seconds:
         """Mean time between interruptions of the job: failures, and spot processors that are taken back."""
         r = self.campaign.reliability
@@ -223,20 +223,20 @@ class WholeRun:
         others = () if r.mtbf_common is None else (r.mtbf_common / HOUR,)
         return job_mtbf(self.job.num_procs, per_processor, *others)
 
-    @derived
+    @cached_property
     def saves(self) -> SaveCost:
         """Cost of saving and loading checkpoints."""
         job = self.job
         size = job.checkpoint_size
         return save_cost(self.campaign.checkpoints, job.system, size, job.num_procs, job.nodes)
 
-    @derived
+    @cached_property
     def recovery(self) -> Seconds:
         """Time from a failure to the next step."""
         r = self.campaign.reliability
         return r.detect + r.restart + self.saves.load
 
-    @derived
+    @cached_property
     def best_interval(self) -> Seconds:
         """Optimal time between checkpoints for the shortest run, if storage is fast enough."""
         c = self.campaign.checkpoints
@@ -249,7 +249,7 @@ class WholeRun:
         """Mean time between losses of work, by failure or corruption; failures alone for a lower bound."""
         return combined(self.mtbf, self.silent_mtbf) if self.rounded else self.mtbf
 
-    @derived
+    @cached_property
     def checkpoint_interval(self) -> Seconds:
         """Useful time between checkpoints: as stated, or the best that the storage can sustain."""
         c, least = self.campaign.checkpoints, self.saves.least_interval
@@ -271,7 +271,7 @@ class WholeRun:
         """Return an interval no longer than the run; it remains infinite without failures, when nothing is saved."""
         return np.where(np.isinf(interval), np.inf, np.minimum(interval, self.useful))
 
-    @derived
+    @cached_property
     def memory_interval(self) -> Seconds:
         """Useful time between copies in the memory of other nodes, with two levels of checkpoints."""
         stated = self.campaign.checkpoints.memory_interval
@@ -286,7 +286,7 @@ class WholeRun:
         """Time that training is blocked by an in-memory copy, and by a checkpoint."""
         return self.saves.memory_pause, self.saves.pause
 
-    @derived
+    @cached_property
     def overhead(self) -> Overhead:
         """Overhead of failures and checkpoints per second of work."""
         c, r = self.campaign.checkpoints, self.campaign.reliability
@@ -296,24 +296,24 @@ class WholeRun:
         recoveries = np.asarray(r.detect + r.restart), self.recovery
         return two_level_overhead(intervals, self._pauses, recoveries, self.mtbf, c.memory_lost)
 
-    @derived
+    @cached_property
     def planned_restart(self) -> Seconds:
         """Time of a planned restart, which needs no detection."""
         return self.campaign.reliability.restart + self.saves.load
 
-    @derived
+    @cached_property
     def restarts(self) -> Seconds:
         """Time of planned restarts: changes of the execution, and loss spikes."""
         return (self.pauses + self.spikes) * self.planned_restart
 
-    @derived
+    @cached_property
     def in_repair(self) -> Count:
         """Mean number of nodes in repair, at most all nodes of the job."""
         r, n = self.campaign.reliability, self.job
         node_mtbf = ratio(r.mtbf_processor, r.hardware_share * n.node)
         return np.minimum(nodes_in_repair(n.nodes, node_mtbf, float(r.repair)), n.nodes)
 
-    @derived
+    @cached_property
     def spare_nodes(self) -> Count:
         """Number of spare nodes: as stated, or the number with the least paid time."""
         r = self.campaign.reliability
@@ -326,19 +326,19 @@ class WholeRun:
             else np.asarray(cheapest_spares(self.in_repair, self.job.nodes))
         )
 
-    @derived
+    @cached_property
     def _complete(self) -> Fraction:
         """Share of time in which the job has all of its nodes; for an elastic job its mean relative rate."""
         if self.campaign.reliability.elastic:
             return elastic_rate(self.in_repair, self.spare_nodes, self.job.replicas, self.job.nodes)
         return 1.0 - share_of_time_waiting(self.in_repair, self.spare_nodes)
 
-    @derived
+    @cached_property
     def running(self) -> Seconds:
         """Time of the run without waiting for nodes."""
         return self.work * (1.0 + self.overhead.total) + self.restarts
 
-    @derived
+    @cached_property
     def wall(self) -> Seconds:
         """Expected wall time of the run; infinite if the job is never complete."""
         with ignore_float_errors():
@@ -346,7 +346,7 @@ class WholeRun:
 
     # -- figures ------------------------------------------------------------------------------------------------------
 
-    @derived
+    @cached_property
     def days(self) -> Array:
         """Expected days of the run; this and the following properties are described in :class:`CampaignFigures`."""
         return self.wall / DAY
@@ -367,7 +367,7 @@ class WholeRun:
             found = scale * quantiles(self.work, *times, shares) + self.restarts
             return np.asarray(found / self._complete / DAY)
 
-    @derived
+    @cached_property
     def _quantiles(self) -> Array:
         return self.days_by(SHARES)
 
@@ -383,15 +383,15 @@ class WholeRun:
     def days_p90(self) -> Array:  # noqa: D102
         return self._quantiles[2]
 
-    @derived
+    @cached_property
     def processor_hours(self) -> Array:  # noqa: D102
         return (self.job.num_procs + self.spare_nodes * self.job.node) * self.wall / HOUR
 
-    @derived
+    @cached_property
     def goodput(self) -> Fraction:  # noqa: D102
         return self.useful / self.wall
 
-    @derived
+    @cached_property
     def failures(self) -> Count:  # noqa: D102
         return ratio(self.running, self.mtbf)
 
@@ -407,12 +407,12 @@ class WholeRun:
     def checkpoint_size(self) -> Bytes:  # noqa: D102
         return self.saves.size
 
-    @derived
+    @cached_property
     def mfu_effective(self) -> Fraction:  # noqa: D102
         done: Flops = 6.0 * self.job.active * self.tokens
         return done / (self.peak * self.processor_hours * HOUR)
 
-    @derived
+    @cached_property
     def quote(self) -> Quote | None:
         """Price of a processor-hour; None if unknown."""
         fleet, stated = self.campaign.fleet, self.job.system.ext.price
@@ -427,7 +427,7 @@ class WholeRun:
             )
         return quote(stated, fleet.price_kind, given=fleet.price, owned=owned_price)
 
-    @derived
+    @cached_property
     def money(self) -> Money | None:
         """US dollars by purpose; None if no price is known."""
         if self.quote is None:
@@ -443,20 +443,20 @@ class WholeRun:
             storage_quote=shelf,
         )
 
-    @derived
+    @cached_property
     def usd(self) -> Array:  # noqa: D102
         return np.full_like(self.wall, np.nan) if self.money is None else self.money.run
 
-    @derived
+    @cached_property
     def tokens_per_usd(self) -> Array:  # noqa: D102
         return self.tokens / self.usd
 
-    @derived
+    @cached_property
     def power_draw(self) -> PowerDraw | None:
         """Power of processors and nodes; None if unknown."""
         return power_draw(self.job.system.ext.power, self.working, tdp=self.campaign.fleet.tdp)
 
-    @derived
+    @cached_property
     def energy(self) -> Energy | None:
         """Energy by consumer; None if no power is known."""
         if self.power_draw is None:
@@ -473,16 +473,16 @@ class WholeRun:
             pue=self.campaign.fleet.pue or 1.0,
         )
 
-    @derived
+    @cached_property
     def mwh(self) -> Array:  # noqa: D102
         return np.full_like(self.wall, np.nan) if self.energy is None else self.energy.total / KILO
 
-    @derived
+    @cached_property
     def t_co2(self) -> Array:  # noqa: D102
         grams = self.campaign.fleet.g_co2_per_kwh
         return np.full_like(self.wall, np.nan) if grams is None else carbon(self.mwh * KILO, grams)
 
-    @derived
+    @cached_property
     def by_use(self) -> DaysByUse:
         """Days by use."""
         work, share = self.work, self.overhead

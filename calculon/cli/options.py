@@ -340,9 +340,9 @@ class Log:
         if form == "text" and (is_terminal(self.stream) or stated_width()):
             self.show(document)
             return
-        from calculon.render.plain_text import written
+        from calculon.render.plain_text import document_text
 
-        self(written(document, form))
+        self(document_text(document, form))
 
     def table(self, table: "Table", form: str, *, published: bool = False) -> None:
         """Print a table in one of :data:`calculon.render.text_tables.FORMATS`.
@@ -367,9 +367,9 @@ def whole_page(arguments: argparse.Namespace) -> bool:
 
 def _in_short(document: "Document", parts: int) -> "Document":
     """Return the first parts of a document; all of them for 0."""
-    from calculon.render.document import in_short
+    from calculon.render.document import shortened
 
-    return in_short(document, parts) if parts else document
+    return shortened(document, parts) if parts else document
 
 
 def _written(document: "Document", form: str) -> str:
@@ -380,9 +380,9 @@ def _written(document: "Document", form: str) -> str:
         stream = io.StringIO()
         show(document, stream, plain=True)
         return stream.getvalue().rstrip("\n")
-    from calculon.render.plain_text import written
+    from calculon.render.plain_text import document_text
 
-    return written(document, form)
+    return document_text(document, form)
 
 
 def one_of(*names: str) -> Callable[[str], str]:

@@ -29,7 +29,7 @@ from calculon.estimate.estimate import estimate
 from calculon.inputs import Changed, Source, sources_in
 from calculon.render.chart import Chart
 from calculon.render.document import Document
-from calculon.search.deployments import deployment_words
+from calculon.search.deployments import deployment_vocabulary
 from calculon.serving.by_batch import by_batch
 from calculon.validate.error_summary import score_record
 from calculon.validate.measured_and_predicted import compare
@@ -98,8 +98,8 @@ def _frontiers(arguments: argparse.Namespace) -> dict[str, Any]:
         [Changed.of(one, changes["system"]) for one in arguments.systems],
         arguments.workload,
         stated_by(OPTIONS, arguments) | changes["workload"],
-        deployment_words.parsed("--fix", arguments.fix),
-        deployment_words.parsed("--add", arguments.add),
+        deployment_vocabulary.parsed("--fix", arguments.fix),
+        deployment_vocabulary.parsed("--add", arguments.add),
         apart=arguments.apart,
     )
 

@@ -14,7 +14,7 @@ from calculon.declarations.files import document_suffix
 from calculon.declarations.named_values import EDITION_NAMES
 from calculon.documents.front import terms_among
 from calculon.plan.columns import DEFAULTS
-from calculon.search.where import Condition
+from calculon.search.conditions import Condition
 
 if TYPE_CHECKING:
     from calculon.search.task import Search

@@ -61,7 +61,7 @@ def machines_in(text: str) -> list[str]:
 
 def asked_question(arguments: argparse.Namespace) -> tuple[Any, list[Any], dict[str, Any]]:
     """Return model, machines and further arguments of a question, as :func:`calculon.plan` takes them."""
-    from calculon.search.restrict import parse
+    from calculon.search.overrides import parse
 
     source = campaign_source(arguments)
     changed = [

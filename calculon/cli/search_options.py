@@ -165,9 +165,9 @@ def searches(arguments: argparse.Namespace, *, recommends: bool = False) -> "lis
             :data:`~calculon.declarations.statistics.RISK`. Otherwise a risk that is stated is a condition.
     """
     from calculon.declarations.spellings.processor_counts import processor_counts
-    from calculon.search.effect import check_effect
+    from calculon.search.override_checks import check_effect
+    from calculon.search.overrides import parse
     from calculon.search.request import default_preset, needed_edition
-    from calculon.search.restrict import parse
     from calculon.search.task import Search
 
     model, system, campaign = _specs(arguments)

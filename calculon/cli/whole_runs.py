@@ -10,14 +10,14 @@ from calculon.render.digits import Digits
 
 if TYPE_CHECKING:
     from calculon.render.document import Styled
-    from calculon.search.runs import Runs
     from calculon.search.space import Space
+    from calculon.search.training_runs import TrainingRuns
 
 _TOLD = ("days", "usd")
 """Figures whose interval is told."""
 
 
-def assumed_of_run(runs: "Sequence[Runs]") -> "Styled":
+def assumed_of_run(runs: "Sequence[TrainingRuns]") -> "Styled":
     """Return the defaults of the campaigns of some searches and the price on each system, with their sources.
 
     What differs between campaigns is told of each.

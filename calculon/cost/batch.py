@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from calculon.base.arrays import derived, nothing, rate
+from calculon.base.arrays import cached_property, rate, shared_zeros
 from calculon.base.records import record_of
 from calculon.base.units import Fraction
 from calculon.cost.block_cost import BlockCost
@@ -71,25 +71,31 @@ class Batch:
         self._fits = fits
         self.model, self.schedule, self.system, self.edition = model, schedule, system, edition
         if embedding_head is not None:
-            embedding_head = embedding_head.on_stages(schedule.ends_apart)
+            embedding_head = embedding_head.on_stages(schedule.separate_ends)
         self.stage = Stage(block, optimizer, embedding_head, schedule, system, edition)
         self.pipeline = PipelineStages(self.stage, kinds)
 
     # -- one block --------------------------------------------------------------------------------
 
-    fw: "derived[Work]" = derived(lambda batch: batch.stage.block.fw)
-    re: "derived[Work]" = derived(lambda batch: batch.stage.block.re)
-    agrad: "derived[Work]" = derived(lambda batch: batch.stage.block.agrad)
-    wgrad: "derived[Work]" = derived(lambda batch: batch.stage.block.wgrad)
-    optim: "derived[Work]" = derived(lambda batch: batch.stage.optimizer.step)
-    fw_tp: "derived[Communication]" = derived(lambda batch: batch.stage.collectives.fw_tp)
-    recomm: "derived[Communication]" = derived(lambda batch: batch.stage.collectives.recomm)
-    agrad_tp: "derived[Communication]" = derived(lambda batch: batch.stage.collectives.agrad_tp)
-    tensor_messages: "derived[TensorMessages]" = derived(
+    fw: "cached_property[Work]" = cached_property(lambda batch: batch.stage.block.fw)
+    re: "cached_property[Work]" = cached_property(lambda batch: batch.stage.block.re)
+    agrad: "cached_property[Work]" = cached_property(lambda batch: batch.stage.block.agrad)
+    wgrad: "cached_property[Work]" = cached_property(lambda batch: batch.stage.block.wgrad)
+    optim: "cached_property[Work]" = cached_property(lambda batch: batch.stage.optimizer.step)
+    fw_tp: "cached_property[Communication]" = cached_property(
+        lambda batch: batch.stage.collectives.fw_tp
+    )
+    recomm: "cached_property[Communication]" = cached_property(
+        lambda batch: batch.stage.collectives.recomm
+    )
+    agrad_tp: "cached_property[Communication]" = cached_property(
+        lambda batch: batch.stage.collectives.agrad_tp
+    )
+    tensor_messages: "cached_property[TensorMessages]" = cached_property(
         lambda batch: batch.stage.collectives.tensor_messages
     )
 
-    @derived
+    @cached_property
     def block_space(self) -> BlockSpace:
         """Memory of a block."""
         block, optimizer = self.stage.block, self.stage.optimizer
@@ -104,7 +110,7 @@ class Batch:
             optimizer=optimizer.state,
         )
 
-    @derived
+    @cached_property
     def messages(self) -> Messages:
         """Bytes of a block's messages of pipeline and data parallelism."""
         return Messages(
@@ -115,18 +121,18 @@ class Batch:
 
     # -- time -------------------------------------------------------------------------------------
 
-    @derived
+    @cached_property
     def times(self) -> IterationTimes:
         """Times of one iteration."""
         return IterationTimes(self.model, self.pipeline)
 
-    axes: "derived[AxisTimes]" = derived(lambda batch: batch.times.axes)
+    axes: "cached_property[AxisTimes]" = cached_property(lambda batch: batch.times.axes)
 
-    @derived
+    @cached_property
     def experts(self) -> ExpertFigures:
         """Rows, dropped tokens and traffic of routed experts."""
         if not self.stage.block.expert_rows.any():
-            none = nothing()
+            none = shared_zeros()
             return ExpertFigures(
                 ep_scale_up_bytes=none,
                 ep_nic_bytes=none,
@@ -147,7 +153,7 @@ class Batch:
             dispatch_space=self.stage.block.dispatch_space,
         )
 
-    @derived
+    @cached_property
     def overlap_bandwidth(self) -> OverlapBandwidth:
         """Network bandwidth that would hide traffic."""
         needed = SimpleNamespace(kinds=self.stage.block.tp_bandwidth_needed)
@@ -157,7 +163,7 @@ class Batch:
             dp_tail=self.pipeline.gradient_sync.tail_bandwidth,
         )
 
-    @derived
+    @cached_property
     def offload_bandwidth(self) -> OffloadBandwidth:
         """Tier-2 bandwidth that would hide each kind of offload traffic, and all that moves (section 5.9)."""
         stage, window = self.stage, self.edition.offload_window
@@ -176,12 +182,12 @@ class Batch:
             offload_mem_bw_req=everything,
         )
 
-    @derived
+    @cached_property
     def figures(self) -> Figures:
         """Figures that papers quote (MFU, tokens per second, ...)."""
         return quoted_figures(self.model, self.pipeline, self.times.total_time)
 
-    @derived
+    @cached_property
     def efficiency(self) -> Efficiency:
         """Time that useful arithmetic would take at peak rate, compared with time spent (section 5.10)."""
         block, schedule, times = self.stage.block, self.schedule, self.times
@@ -206,18 +212,22 @@ class Batch:
 
     # -- space ------------------------------------------------------------------------------------
 
-    @derived
+    @cached_property
     def _memory(self) -> Memory:
         costs = [(stage.block, stage.optimizer) for stage in self.pipeline.stages]
         return memory(costs, self.schedule, self.edition, self.stage.embedding_head)
 
-    space: "derived[Space]" = derived(lambda batch: batch._memory.space)
-    offloaded_space: "derived[OffloadedSpace]" = derived(lambda batch: batch._memory.offloaded)
-    buffers: "derived[Buffers]" = derived(lambda batch: batch._memory.buffers)
-    expert_space: "derived[ExpertSpace]" = derived(lambda batch: batch._memory.experts)
-    capacity: "derived[Capacity]" = derived(lambda batch: batch._memory.capacity)
+    space: "cached_property[Space]" = cached_property(lambda batch: batch._memory.space)
+    offloaded_space: "cached_property[OffloadedSpace]" = cached_property(
+        lambda batch: batch._memory.offloaded
+    )
+    buffers: "cached_property[Buffers]" = cached_property(lambda batch: batch._memory.buffers)
+    expert_space: "cached_property[ExpertSpace]" = cached_property(
+        lambda batch: batch._memory.experts
+    )
+    capacity: "cached_property[Capacity]" = cached_property(lambda batch: batch._memory.capacity)
 
-    @derived
+    @cached_property
     def risk(self) -> MemoryRisk:
         """Probability of fitting in memory."""
         return MemoryRisk(fits=np.array(np.nan) if self._fits is None else self._fits(self))

@@ -10,7 +10,13 @@ from calculon.architecture.experts import shape_of_rows
 from calculon.architecture.layer import PHASES
 from calculon.architecture.segments import LayerGenerator
 from calculon.architecture.shape import Sizes
-from calculon.base.arrays import derived, is_nothing, nothing, occurs, ordered_sum
+from calculon.base.arrays import (
+    cached_property,
+    is_nonzero,
+    is_shared_zeros,
+    ordered_sum,
+    shared_zeros,
+)
 from calculon.base.records import record
 from calculon.base.units import (
     Array,
@@ -178,12 +184,12 @@ class BlockLayout:
         self.times = layer_times(self.table, system, choice)
         self.network = NetworkTimes(system, sizes)
 
-    @derived
+    @cached_property
     def none(self) -> Array:
         """Zero for every block."""
         return np.zeros_like(self.sizes.tensor_par)
 
-    @derived
+    @cached_property
     def totals(self) -> Array:
         """FLOP, arithmetic time, bytes and memory time summed over layers: shape (4, phases, blocks)."""
         table, times = self.table, self.times
@@ -194,18 +200,18 @@ class BlockLayout:
             ]
         )
 
-    @derived
+    @cached_property
     def forward(self) -> Array:
         """FLOP, arithmetic time, bytes and memory time of the forward pass: shape (4, layers, blocks)."""
         table, times = self.table, self.times
         return np.stack([table.flops[0], times.arithmetic[0], table.accessed[0], times.memory[0]])
 
-    @derived
+    @cached_property
     def processing(self) -> Seconds:
         """Processing time of the layers without a collective: shape (phases, blocks)."""
         return ordered_sum(self.times.processing)
 
-    @derived
+    @cached_property
     def host(self) -> Seconds | None:
         """Time in which the host launches the kernels of the layers: shape (phases, layers, blocks); None if it is 0.
 
@@ -213,14 +219,14 @@ class BlockLayout:
         sum of its kernels. If the host waits for each kernel instead (``blocking``), both times add up. Source:
         PyTorch, *CUDA semantics*, asynchronous execution.
         """
-        return self.table.launches() * self.launch if occurs(self.launch) else None
+        return self.table.launches() * self.launch if is_nonzero(self.launch) else None
 
     @property
     def launch(self) -> float:
         """Time in which the host launches a kernel; 0 if the device never waits for the host."""
         return self.system.ext.launch.host(self.choice.launched)
 
-    @derived
+    @cached_property
     def tensors(self) -> Count:
         """Number of weight tensors of a block: of each layer, its matrix and its other weights (a bias, say)."""
         found = self.none
@@ -235,16 +241,16 @@ class BlockLayout:
         """True if the layers have experts on several ranks in any execution."""
         return bool(self.table.collectives["ep"]) and bool((self.sizes.expert_par > 1).any())
 
-    @derived
+    @cached_property
     def expert_rows(self) -> Count:
         """Rows of the experts of the busiest rank."""
-        return self.none + self.shape.rows if self.table.collectives["ep"] else nothing()
+        return self.none + self.shape.rows if self.table.collectives["ep"] else shared_zeros()
 
-    @derived
+    @cached_property
     def dispatch_space(self) -> Bytes:
         """Bytes of the rows that are sent to experts, and of the rows received; 0 if a rank has all experts."""
         if not self.table.collectives["ep"]:
-            return nothing()
+            return shared_zeros()
         shape, sizes = shape_of_rows(self.shape), self.sizes
         hidden, result = shape.model.hidden, shape.widths.result
         both = hidden * (shape.own_rows + shape.rows)
@@ -257,18 +263,18 @@ class BlockLayout:
             several = several | (sizes.expert_tensor_par > 1)
         return self.none + np.where(several, result * both, 0.0)
 
-    @derived
+    @cached_property
     def weight(self) -> Bytes:
         """Bytes of the weights of a block."""
         return ordered_sum(self.table.weight_bytes)
 
-    @derived
+    @cached_property
     def expert_weight(self) -> Bytes:
         """Bytes of the weights of routed experts."""
         rows = [i for i, layer in enumerate(self.table.layers) if layer.expert]
-        return ordered_sum(self.table.weight_bytes[rows]) if rows else nothing()
+        return ordered_sum(self.table.weight_bytes[rows]) if rows else shared_zeros()
 
-    @derived
+    @cached_property
     def forms(self) -> WeightForms:
         """Weights as they are kept and gathered; a recipe may quantize the weights of products once for a step."""
         recipe, weight, experts = self.shape.recipe, self.weight, self.expert_weight
@@ -277,9 +283,9 @@ class BlockLayout:
             sent=weight,
             kept_experts=experts,
             sent_experts=experts,
-            conversion=nothing(),
-            copies=nothing(),
-            further=nothing(),
+            conversion=shared_zeros(),
+            copies=shared_zeros(),
+            further=shared_zeros(),
         )
         if recipe is None or not recipe.cached:
             return as_stored
@@ -291,7 +297,7 @@ class BlockLayout:
             return replace(as_stored, conversion=moved, copies=copies, further=copies)
         sent, made = recipe.gathered(stored)
         rows = [i for i in table.quantized_rows if table.layers[i].expert]
-        of_experts = ordered_sum(table.weights[rows]) if rows else nothing()
+        of_experts = ordered_sum(table.weights[rows]) if rows else shared_zeros()
         return WeightForms(
             kept=weight - stored * elements,
             sent=weight - (stored - sent) * elements,
@@ -302,18 +308,18 @@ class BlockLayout:
             further=copies if sent == stored else copies - sent * elements,
         )
 
-    @derived
+    @cached_property
     def act_working(self) -> Bytes:
         """Bytes of the activations while a block is computed; layers that share a buffer count it once."""
         shared = np.array([[layer.flags.shares_activation] for layer in self.table.layers])
         return ordered_sum(self.table.activation * ~shared)
 
-    @derived
+    @cached_property
     def act_grad(self) -> Bytes:
         """Bytes of the activation gradients while a block is computed."""
         return ordered_sum(self.table.activation_grad)
 
-    @derived
+    @cached_property
     def matrix_flops(self) -> Flops:
         """FLOP of the matrix engine: forward, backward, and forward layer by layer; shape (2 + layers, blocks)."""
         table = self.table
@@ -369,7 +375,7 @@ def block_cost(layout: BlockLayout, choice: BlockChoice) -> BlockCost:
     trained, none = float(choice.training), layout.none
     narrow = layout.shape.recipe is not None
     stored, copies = storage(table, choice, none, edition, narrow=narrow)
-    if choice.training and not is_nothing(layout.forms.copies):
+    if choice.training and not is_shared_zeros(layout.forms.copies):
         copies = none + layout.forms.copies  # recomputation does not drop them
     fw, agrad, wgrad = (
         _work([*layout.totals[:, i], processing[i]], 1.0 if i == 0 else trained)
@@ -513,7 +519,7 @@ def _axis_time(cost: LayerCost, choice: BlockChoice) -> Seconds:
     """Sum the link times of further axes over layers: shape (further axes, passes, blocks)."""
     links = [cost.further[axis].link for axis in FURTHER_NAMES]
     if not any(link.shape[1] for link in links):
-        return nothing(len(FURTHER_NAMES), len(PASSES))
+        return shared_zeros(len(FURTHER_NAMES), len(PASSES))
     times = np.zeros((len(FURTHER_NAMES), len(PASSES), links[0].shape[-1]))
     passes = len(PASSES) if choice.training else 1
     for of_axis, link in zip(times, links, strict=True):
@@ -526,19 +532,19 @@ def _axis_exposed(
     layout: BlockLayout, cost: LayerCost, recomputed: Array, choice: BlockChoice, link: Seconds
 ) -> tuple[Seconds, Seconds]:
     """Return the exposed time of further axes by kind of block, and the part of it that pairs of passes hide."""
-    if is_nothing(link):
-        return nothing(*link.shape[:2], len(KINDS)), nothing()
+    if is_shared_zeros(link):
+        return shared_zeros(*link.shape[:2], len(KINDS)), shared_zeros()
     exposed = np.stack([link] * len(KINDS), axis=2)
     args = layout.table, cost, recomputed, choice, layout.sizes, layout.system
     passes = len(PASSES) if choice.training else 1
     ring = exposed[FURTHER_NAMES.index("cp"), :passes]
     ring[:] = np.maximum(0.0, ring - ring_hidden(*args)[:passes, None])
     if not choice.hides_experts or exchange_rows(layout.table) is None:
-        return exposed, nothing()
+        return exposed, shared_zeros()
     times = ExpertTimes.of(*args)
     own = exposed[FURTHER_NAMES.index("ep"), :passes]
     own[:] = np.maximum(0.0, own - times.hidden(choice).sum(axis=0)[:passes])
-    return exposed, times.paired(choice) if choice.pairs_passes else nothing()
+    return exposed, times.paired(choice) if choice.pairs_passes else shared_zeros()
 
 
 def _base_block_time(
@@ -553,7 +559,7 @@ def _base_block_time(
 def _expert_bytes(layout: BlockLayout, choice: BlockChoice) -> Bytes:
     """Return the bytes of collectives over groups of experts in all passes: inside of nodes, and between nodes."""
     if not layout.mixes:
-        return nothing(2)
+        return shared_zeros(2)
     moved = np.zeros((2, layout.none.size))
     table, system = layout.table, layout.system
     layers = [table.layers[i] for i in table.collective_rows("ep")]

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from calculon.base.arrays import is_nothing
+from calculon.base.arrays import is_shared_zeros
 from calculon.base.records import changed
 from calculon.base.units import Array, Bytes, Count, Fraction, Seconds
 from calculon.cost.block_cost import BlockCost
@@ -106,7 +106,7 @@ class Copies:
 
         `reduced` is gradient bytes per byte of weights.
         """
-        piped, step, once = self._schedule.ends_apart, ends.step, np.array(1.0)
+        piped, step, once = self._schedule.separate_ends, ends.step, np.array(1.0)
         first, last = ends.synced(reduced).apart(piped)
         shard, rest = step.first.optimizer.weight, step.last.optimizer.weight
         if ends.tied:
@@ -163,7 +163,7 @@ class Copies:
 def with_conversion(cost: BlockCost, again: Array, system: System) -> BlockCost:
     """Add the quantization of gathered weights to the forward pass, and to a backward pass that gathers `again`."""
     conversion = cost.forms.conversion
-    if is_nothing(conversion):
+    if is_shared_zeros(conversion):
         return cost
     time = system.move_time(conversion)
     return changed(
@@ -175,7 +175,7 @@ def with_conversion(cost: BlockCost, again: Array, system: System) -> BlockCost:
 
 def modules_with_conversion(ends: EmbeddingHead, system: System) -> EmbeddingHead:
     """Add the quantization of gathered weights to MTP modules, whose weights stay until their backward pass."""
-    if ends.modules is None or is_nothing(ends.cost.head.forms.conversion):
+    if ends.modules is None or is_shared_zeros(ends.cost.head.forms.conversion):
         return ends
     head = with_conversion(ends.cost.head, np.array(False), system)
     longer = head.fw.time - ends.cost.head.fw.time

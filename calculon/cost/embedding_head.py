@@ -13,7 +13,7 @@ import numpy as np
 from calculon.architecture.optimizer import Parameters, joined
 from calculon.architecture.segments import EMBEDDING, HEAD, LOGITS, Segment
 from calculon.architecture.shape import BlockShape, Sizes
-from calculon.base.arrays import derived, ordered_sum
+from calculon.base.arrays import cached_property, ordered_sum
 from calculon.base.frozen import dataclass
 from calculon.base.records import changed, gather, joint_view, record
 from calculon.base.units import Array, Bytes, Count, Flops, Seconds
@@ -214,9 +214,9 @@ class EmbeddingHead:
         the ratio of the traffic of both rings, ``(n - 1) / n`` each, instead of being a class of their own.
         """
         fewer: Bytes = np.zeros(1)
-        if self.modules is not None and schedule is not None and schedule.has_experts_apart:
+        if self.modules is not None and schedule is not None and schedule.has_separate_experts:
             own, every = schedule.expert_data_par, np.maximum(schedule.data_ranks, 2.0)
-            ratio = np.where(schedule.experts_apart, (1 - 1 / own) / (1 - 1 / every), 1.0)
+            ratio = np.where(schedule.separate_experts, (1 - 1 / own) / (1 - 1 / every), 1.0)
             fewer = (1 - ratio) * self.modules.experts
 
         def of(held: VocabularyWeights, fewer: Bytes | None = None) -> SyncedBytes:
@@ -279,10 +279,10 @@ class EmbeddingHeadTimes:
         self._embedding_head, self._schedule, self._slowest = embedding_head, schedule, slowest
         self._added = added
 
-    @derived
+    @cached_property
     def piped(self) -> Array:
         """Mask of the executions with embedding and LM head on different stages."""
-        return self._schedule.ends_apart
+        return self._schedule.separate_ends
 
     def _whole(self, end: BlockCost) -> Seconds:
         """Return the time of embedding or head for one microbatch, with recomputation and exposed communication."""
@@ -296,12 +296,12 @@ class EmbeddingHeadTimes:
                 time = time + axes_of_modules(end).sum(axis=(0, 1))
         return time
 
-    @derived
+    @cached_property
     def embedding(self) -> Seconds:
         """Time of the embedding for one microbatch."""
         return self._whole(self._embedding_head.cost.embedding)
 
-    @derived
+    @cached_property
     def head(self) -> Seconds:
         """Time of head and loss for one microbatch, MTP modules included."""
         return self._whole(self._embedding_head.cost.head)
@@ -312,7 +312,7 @@ class EmbeddingHeadTimes:
         time: Seconds = self._embedding_head.cost.modules
         return time
 
-    @derived
+    @cached_property
     def _slower_is_embedding(self) -> Array:
         """Mask: a microbatch takes longer in the embedding than in the head, gradient accumulation included."""
         if self._added is None:
@@ -344,13 +344,13 @@ class EmbeddingHeadTimes:
         """Sum :meth:`of_slower` over the microbatches of a batch."""
         return self._schedule.microbatches * self.of_slower(embedding, head)
 
-    @derived
+    @cached_property
     def forward(self) -> Seconds:
         """Forward computation."""
         cost = self._embedding_head.cost
         return self._batch_sum(cost.embedding.fw.time, cost.head.fw.time)
 
-    @derived
+    @cached_property
     def backward(self) -> Seconds:
         """Backward computation."""
         embedding, head = self._embedding_head.cost.embedding, self._embedding_head.cost.head
@@ -374,37 +374,37 @@ class EmbeddingHeadTimes:
         sums = [self._of_modules(partial(_member, quantity, i)) for i in range(count)]
         return np.stack(np.broadcast_arrays(*sums))
 
-    @derived
+    @cached_property
     def recompute(self) -> Seconds:
         """Recomputation, which only MTP modules have."""
         return self._of_modules(lambda end: end.re.time)
 
-    @derived
+    @cached_property
     def repeated_link(self) -> Seconds:
         """Collectives that recomputation repeats, on the link."""
         return self._of_modules(lambda end: end.collectives.recomm.time[0])
 
-    @derived
+    @cached_property
     def repeated_exposed(self) -> Seconds:
         """Exposed collectives that recomputation repeats."""
         return self._of_modules(lambda end: end.collectives.recomm.time_exposed[0])
 
-    @derived
+    @cached_property
     def further_axes(self) -> Seconds:
         """Collectives of further axes, on the link; the first axis is that of parallelism."""
         return self._of_axes(lambda end: end.axis_time.sum(axis=1))
 
-    @derived
+    @cached_property
     def further_axes_exposed(self) -> Seconds:
         """Exposed collectives of further axes; the first axis is that of parallelism."""
         return self._of_axes(lambda end: axes_of_modules(end).sum(axis=1))
 
-    @derived
+    @cached_property
     def expert_bytes(self) -> Bytes:
         """Bytes of collectives over groups of experts, of the modules' blocks: inside of nodes, and between them."""
         return self._of_modules(lambda end: end.expert_bytes)
 
-    @derived
+    @cached_property
     def tensor_exposed(self) -> Seconds:
         """Exposed tensor-parallel collectives; only the blocks of MTP modules hide some."""
         if self._embedding_head.modules is None:
@@ -418,7 +418,7 @@ class EmbeddingHeadTimes:
 
         return self._batch_sum(exposed(embedding), exposed(head))
 
-    @derived
+    @cached_property
     def tensor_link(self) -> Seconds:
         """Tensor-parallel collectives, on the link."""
         embedding, head = self._embedding_head.cost.embedding, self._embedding_head.cost.head
@@ -427,7 +427,7 @@ class EmbeddingHeadTimes:
             head.collectives.fw_tp.time[0] + head.collectives.agrad_tp.time[0],
         )
 
-    @derived
+    @cached_property
     def fill(self) -> Seconds:
         """Time of the faster of the two, which delays a batch once while the pipeline fills and drains."""
         return self.of_faster(self.embedding, self.head)
@@ -437,7 +437,7 @@ class EmbeddingHeadTimes:
         both = self._batch_sum(self.embedding, self.head) + self.fill
         return np.asarray(both.min(axis=0))
 
-    @derived
+    @cached_property
     def steps(self) -> tuple[Seconds, Seconds]:
         """Optimizer steps of the ends on the first and on the last stage; on a single stage, of both."""
         step = self._embedding_head.step
@@ -445,12 +445,12 @@ class EmbeddingHeadTimes:
         first, last = (end.optimizer.step.time for end in (step.first, step.last))
         return np.where(self.piped, first, both), np.where(self.piped, last, both)
 
-    @derived
+    @cached_property
     def step(self) -> Seconds:
         """The longer of the optimizer steps of the ends."""
         return np.maximum(*self.steps)
 
-    @derived
+    @cached_property
     def useful_flops(self) -> Flops:
         """FLOP of the ends in a batch without recomputation, the mean over all stages."""
         embedding, head = self._embedding_head.cost.embedding, self._embedding_head.cost.head

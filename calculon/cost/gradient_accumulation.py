@@ -49,7 +49,7 @@ def accumulation(
     # a group of microbatches accumulates whole gradients, and a rank keeps its shard after the group
     whole = np.where(schedule.columns.grad_group > 1, schedule.shards, 1.0)
     weights = [optimizer.weight_grad]
-    if schedule.has_experts_apart:
+    if schedule.has_separate_experts:
         held = held_block(block, optimizer, schedule)
         weights = [held.whole_gradients(schedule, whole) / whole]
     if embedding_head is not None:

@@ -6,7 +6,7 @@ from functools import reduce
 import numpy as np
 
 from calculon.architecture.latent_attention import replicated_weights
-from calculon.base.arrays import derived, nothing
+from calculon.base.arrays import cached_property, shared_zeros
 from calculon.base.units import Array, Bytes, Count, Seconds
 from calculon.cost.block_cost import BlockCost
 from calculon.cost.block_times import host_link_contention, transfers_after_offload
@@ -61,17 +61,17 @@ class IterationTimes:
         self._model, self._pipeline = model, pipeline
         self._schedule = pipeline.schedule
 
-    @derived
+    @cached_property
     def _stage(self) -> Stage:
         """The slowest stage, which determines the times of the iteration."""
         return self._pipeline.slowest
 
-    @derived
+    @cached_property
     def _slowest(self) -> Schedule:
         """The schedule with the blocks of the slowest stage."""
         return self._pipeline.slowest_schedule
 
-    @derived
+    @cached_property
     def _passes(self) -> Count:
         """Block passes of a batch: blocks of the slowest stage times microbatches."""
         return self._slowest.blocks * self._slowest.microbatches
@@ -89,7 +89,7 @@ class IterationTimes:
         """Add a quantity of MTP modules that embedding and head themselves do not have."""
         return self._with_ends(time, more) if self._stage.has_modules else time
 
-    @derived
+    @cached_property
     def _latents(self) -> Seconds | None:
         """Time of reducing the gradients of latent projections, which is exposed; None without MLA."""
         cost = CollectiveCost(self._stage.system, self._schedule)
@@ -99,13 +99,13 @@ class IterationTimes:
         """Add the time of reducing the gradients of latent projections."""
         return time if self._latents is None else time + self._latents
 
-    @derived
+    @cached_property
     def fw_time(self) -> Seconds:
         """Forward computation."""
         time: Seconds = self._passes * self._stage.block.fw.time
         return self._with_ends(time, lambda ends: ends.forward)
 
-    @derived
+    @cached_property
     def bw_time(self) -> Seconds:
         """Backward computation."""
         block = self._stage.block
@@ -115,7 +115,7 @@ class IterationTimes:
             time = time + accumulation_of_batch(added, self._slowest, ends)
         return self._with_ends(time, lambda ends: ends.backward)
 
-    @derived
+    @cached_property
     def optim_step_time(self) -> Seconds:
         """The optimizer step, once per batch, on the stage where it takes longest."""
         schedule, each = self._schedule, self._stage.optimizer.step.time
@@ -142,20 +142,20 @@ class IterationTimes:
             times[FIRST], times[LAST] = times[FIRST] + first, times[LAST] + last
         return reduce(np.maximum, times)
 
-    @derived
+    @cached_property
     def recompute_time(self) -> Seconds:
         """Recomputation."""
         time: Seconds = self._passes * self._stage.block.re.time
         return self._with_modules(time, lambda ends: ends.recompute)
 
-    @derived
+    @cached_property
     def recomm_link_time(self) -> Seconds:
         """Repeated collectives, on the link."""
         return self._with_modules(
             self._batch_sum(self._stage.collectives.recomm.time), lambda ends: ends.repeated_link
         )
 
-    @derived
+    @cached_property
     def recomm_exposed_time(self) -> Seconds:
         """Exposed repeated collectives."""
         return self._with_modules(
@@ -163,7 +163,7 @@ class IterationTimes:
             lambda ends: ends.repeated_exposed,
         )
 
-    @derived
+    @cached_property
     def bubble_time(self) -> Seconds:
         """The pipeline bubble: idle time while the pipeline fills and drains."""
         if (uneven := self._pipeline.uneven) is not None:
@@ -179,14 +179,14 @@ class IterationTimes:
         time = bubble_time(self._schedule, base, edge, self._pipeline.stalled[0]) + ends
         return self._with_ends(time, lambda ends: ends.fill)
 
-    @derived
+    @cached_property
     def tp_comm_link_time(self) -> Seconds:
         """Tensor-parallel collectives, on the link."""
         collectives = self._stage.collectives
         time = self._batch_sum(collectives.fw_tp.time) + self._batch_sum(collectives.agrad_tp.time)
         return self._with_latents(self._with_ends(time, lambda ends: ends.tensor_link))
 
-    @derived
+    @cached_property
     def pp_comm_link_time(self) -> Seconds:
         """Pipeline transfers, and gradients that two stages reduce, on the link."""
         stage = self._stage
@@ -199,7 +199,7 @@ class IterationTimes:
         """Data-parallel collectives, on the link."""
         return self._pipeline.gradient_sync.link
 
-    @derived
+    @cached_property
     def tp_comm_exposed_time(self) -> Seconds:
         """Exposed tensor-parallel collectives."""
         collectives = self._stage.collectives
@@ -207,7 +207,7 @@ class IterationTimes:
         time = forward + self._batch_sum(collectives.agrad_tp.time_exposed)
         return self._with_latents(self._with_ends(time, lambda ends: ends.tensor_exposed))
 
-    @derived
+    @cached_property
     def pp_comm_exposed_time(self) -> Seconds:
         """Exposed pipeline transfers.
 
@@ -239,13 +239,13 @@ class IterationTimes:
         """Exposed data-parallel collectives."""
         return self._pipeline.gradient_sync.exposed
 
-    @derived
+    @cached_property
     def fw_offload_exposed_time(self) -> Seconds:
         """Exposed offload traffic of the forward pass."""
         exposed = self._stage.exposed_offload
         return self._slowest.batch_sum(exposed.forward_base, exposed.forward_edge)
 
-    @derived
+    @cached_property
     def bw_offload_exposed_time(self) -> Seconds:
         """Exposed offload traffic of the backward pass."""
         stage, moved, ends = self._stage, self._stage.offload, self._pipeline.embedding_head
@@ -279,14 +279,14 @@ class IterationTimes:
         """True if blocks or MTP modules may have collectives of further axes."""
         return self._stage.exchanges or self._stage.has_modules
 
-    @derived
+    @cached_property
     def axes(self) -> AxisTimes:
         """Collectives of further axes (CP, EP), the first axis of the arrays.
 
         Pairs of passes of two microbatches hide more of the exchange of experts.
         """
         if not self._exchanges:
-            none = nothing(len(FURTHER_NAMES))
+            none = shared_zeros(len(FURTHER_NAMES))
             return AxisTimes(link=none, exposed=none)
         block, schedule = self._stage.block, self._slowest
         time = block.axis_time.sum(axis=1)
@@ -308,7 +308,7 @@ class IterationTimes:
             exposed=np.stack(np.broadcast_arrays(*exposed)),
         )
 
-    @derived
+    @cached_property
     def expert_bytes(self) -> Bytes:
         """Bytes of collectives over groups of experts: shape (2, executions), inside of nodes, and between them."""
         return self._with_modules(
@@ -320,7 +320,7 @@ class IterationTimes:
         """Work of the host, once per batch."""
         return self._schedule.host_time
 
-    @derived
+    @cached_property
     def total_time(self) -> Seconds:
         """The whole iteration: the sum of its parts in a fixed order, so that results do not differ in the last bit."""
         computed = self.fw_time + self.bw_time + self.optim_step_time

@@ -13,7 +13,7 @@ from calculon.architecture.layer import COLUMN_INPUT, PHASES
 from calculon.architecture.layers import Layer
 from calculon.architecture.segments import LayerGenerator
 from calculon.architecture.shape import BlockShape, Sizes
-from calculon.base.arrays import derived, occurs, ordered_sum
+from calculon.base.arrays import cached_property, is_nonzero, ordered_sum
 from calculon.base.records import record
 from calculon.base.units import Array, Bytes, Count, Elements, Flops, Fraction, Seconds
 from calculon.cost.process_groups import tensor_group
@@ -149,7 +149,7 @@ class LayerTable:
             _fill(array, i, getattr(layer, name))
         return array
 
-    @derived
+    @cached_property
     def quantized_rows(self) -> list[int]:
         """Rows of the products with weights, whose weights an FP8 or FP4 recipe quantizes."""
         return [*self.kinds.get("product", ()), *self.kinds.get("grouped_product", ())]
@@ -273,7 +273,7 @@ def layer_times(table: LayerTable, system: System, choice: LayoutChoice) -> Laye
         steps = ring_steps(table.layers[i], table.flops[:, i], table.accessed[:, i], system, types)
         arithmetic[:, i], memory[:, i] = steps.arithmetic, steps.memory
     processing = system.combine(arithmetic, memory)
-    if occurs(system.ext.launch.kernel):
+    if is_nonzero(system.ext.launch.kernel):
         processing = system.ext.launch.bounded(processing, table.launches())
     for rows_of_axis in table.collectives.values():
         processing[:, rows_of_axis] = 0.0
@@ -405,7 +405,7 @@ def layer_cost(
     system, sizes = network.system, network.sizes
     rows, overlapped = table.collective_rows(), choice.tensor_par_overlap != "none"
     launching = None
-    if overlapped and occurs(system.ext.launch.kernel):
+    if overlapped and is_nonzero(system.ext.launch.kernel):
         launching = system.ext.launch.kernel * table.launches()[:, rows]
     traffic = tensor_traffic(
         [table.layers[i] for i in rows],

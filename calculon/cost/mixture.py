@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from calculon.architecture.shape import Sizes
-from calculon.base.arrays import is_nothing
+from calculon.base.arrays import is_shared_zeros
 from calculon.base.records import R, apply, changed, gather, joint_view
 from calculon.base.units import Array, Count
 from calculon.cost.block_cost import BlockCost
@@ -136,11 +136,11 @@ class BlockKinds(NamedTuple):
 
 def _insert_axes(values: tuple[Array, ...], axes: int, wanted: int) -> tuple[Array, ...]:
     """Return costs whose last `axes` axes of executions become `wanted` axes; further axes stay in front."""
-    if wanted <= axes or all(map(is_nothing, values)):
+    if wanted <= axes or all(map(is_shared_zeros, values)):
         return values
 
     def reshaped(value: Array) -> Array:
-        last = 1 if is_nothing(value) else axes
+        last = 1 if is_shared_zeros(value) else axes
         front, back = value.shape[: value.ndim - last], value.shape[value.ndim - last :]
         return value.reshape(*front, *(1,) * (wanted - last), *back)
 
@@ -154,7 +154,7 @@ def _mean(kinds: Sequence[R], counts: Sequence[Weight]) -> R:
 
 def mean_of(values: Sequence[Array], counts: Sequence[Weight]) -> Array:
     """Return the mean of a quantity over kinds of block, weighted by the number of blocks of each kind."""
-    if len(values) == 1 or all(map(is_nothing, values)):
+    if len(values) == 1 or all(map(is_shared_zeros, values)):
         return values[0]
     weighted = (count * value for count, value in zip(counts, values, strict=True))
     total: Array = reduce(add, weighted)

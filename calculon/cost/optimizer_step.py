@@ -21,7 +21,7 @@ from calculon.architecture.optimizer import (
     step_kernels,
 )
 from calculon.architecture.shape import BlockShape
-from calculon.base.arrays import is_nothing, nothing, ordered_sum
+from calculon.base.arrays import is_shared_zeros, ordered_sum, shared_zeros
 from calculon.base.records import apply, record
 from calculon.base.units import Bytes, Count, Elements, Flops, Seconds
 from calculon.cost.layer_cost import LayerTable
@@ -130,7 +130,9 @@ def optimizer_cost(
     if not choice.training:
         parameters = Parameters(0 * parameters.weights, None, parameters.experts)
     step = optimizer_layers(parameters, shards, system, choice, edition)
-    return apply(lambda sizes: nothing() if is_nothing(sizes) else ordered_sum(sizes), [step])
+    return apply(
+        lambda sizes: shared_zeros() if is_shared_zeros(sizes) else ordered_sum(sizes), [step]
+    )
 
 
 def optimizer_layers(
@@ -180,7 +182,7 @@ def optimizer_layers(
 
     def of_experts(size: Bytes) -> Bytes:
         if parameters.experts is None:
-            return nothing(1)
+            return shared_zeros(1)
         return np.where(parameters.experts.layers, size, 0)
 
     return OptimizerCost(

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from calculon.base.arrays import derived
+from calculon.base.arrays import cached_property
 from calculon.base.units import Bytes, Count, Seconds
 from calculon.cost.data.data_collectives import reduced_bytes
 from calculon.cost.data.stage_traffic import StageTraffic
@@ -36,7 +36,7 @@ class PipelineStages:
         assert self._kinds is not None
         return self.mean.of_blocks(*self._kinds.of_stage(counts))
 
-    @derived
+    @cached_property
     def stages(self) -> list[Stage]:
         """A stage of each kind of the layout; a single one without a layout, when all stages are alike."""
         layout = self.schedule.layout
@@ -46,27 +46,27 @@ class PipelineStages:
             return [self.mean] * len(layout.blocks)
         return [self.with_blocks(layout.of_kind[:, place]) for place in range(len(layout.blocks))]
 
-    @derived
+    @cached_property
     def traffic(self) -> StageTraffic:
         """Data-parallel traffic of the stages."""
         cost = CollectiveCost(self.mean.system, self.schedule)
         return StageTraffic(self.stages, cost, self.mean.edition)
 
-    @derived
+    @cached_property
     def stalled(self) -> list[Seconds]:
         """Time that a microbatch waits for data-parallel traffic, by kind of stage; 0 in the published model."""
         if STRATEGIES[self.schedule.choice.zero_stage].sharding is None:
             return [np.zeros(1)] * len(self.stages)
         return self.traffic.stalled
 
-    @derived
+    @cached_property
     def uneven(self) -> UnevenStages | None:
         """Times of the stages of a layout; None without a layout."""
         if self.schedule.layout is None:
             return None
         return UnevenStages(self.stages, self.stalled, self.schedule, self.mean.embedding_head)
 
-    @derived
+    @cached_property
     def slowest(self) -> Stage:
         """The slowest stage with its own mix of blocks: the times of a batch are its times."""
         layout = self.schedule.layout
@@ -75,7 +75,7 @@ class PipelineStages:
         assert self.uneven is not None
         return self.with_blocks(np.stack([self.uneven.of_slowest(own) for own in layout.of_kind]))
 
-    @derived
+    @cached_property
     def slowest_schedule(self) -> Schedule:
         """The schedule with the blocks of the slowest stage."""
         if self.uneven is None:
@@ -83,12 +83,12 @@ class PipelineStages:
         pairs = self.uneven.pairs_of_slowest if self.schedule.choice.pairs_passes else None
         return self.schedule.with_blocks(self.uneven.blocks_of_slowest, pairs)
 
-    @derived
+    @cached_property
     def embedding_head(self) -> EmbeddingHeadTimes | None:
         """Times of embedding and LM head, with the copies of the slowest stage."""
         return self._embedding_head(self.slowest)
 
-    @derived
+    @cached_property
     def mean_embedding_head(self) -> EmbeddingHeadTimes | None:
         """Times of embedding and LM head, with the copies of the mean stage."""
         same = self.slowest is self.mean
@@ -103,12 +103,12 @@ class PipelineStages:
         added = None if stage.accumulation is None else stage.accumulation[1:]
         return EmbeddingHeadTimes(stage.embedding_head, self.schedule, added=added)
 
-    @derived
+    @cached_property
     def mirrored_gradient(self) -> Bytes | None:
         """Bytes of gradients that two ranks with equal parts of the model reduce; None without such ranks."""
         return mirrored_gradient(self.stages, self.schedule)
 
-    @derived
+    @cached_property
     def gradient_sync(self) -> GradientSync:
         """Data-parallel traffic of a batch; passes wait for the traffic of the slowest stage."""
         uneven, stalled = self.uneven, self.stalled

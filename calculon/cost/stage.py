@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from calculon.base.arrays import derived
+from calculon.base.arrays import cached_property
 from calculon.base.records import apply
 from calculon.base.units import Bytes, Seconds
 from calculon.cost.block_cost import BlockCost, Collectives
@@ -54,7 +54,7 @@ class Stage:
         others = self._embedding_head, self.schedule, self.system, self.edition
         return Stage(block, optimizer, *others)
 
-    @derived
+    @cached_property
     def layers(self) -> StageLayers:
         """A block, embedding and LM head, with the copies that the data-parallel strategy makes."""
         costs = self._block, self.optimizer, self._embedding_head
@@ -75,69 +75,69 @@ class Stage:
         """True if the last stage has MTP modules."""
         return self._embedding_head is not None and self._embedding_head.modules is not None
 
-    @derived
+    @cached_property
     def collectives(self) -> Collectives:
         """Tensor-parallel collectives by kind of block, as this stage runs them."""
         return self.edition.at_edge(self.block.collectives, self.schedule.pipeline_par > 1)
 
-    @derived
+    @cached_property
     def exchanges(self) -> bool:
         """True if any block has collectives of further axes."""
         return bool(self.block.axis_time.any())
 
-    @derived
+    @cached_property
     def transfers(self) -> Transfers:
         """Pipeline transfers."""
         return transfers(self.block.pipeline_message, self.schedule, self.system, self.edition)
 
-    @derived
+    @cached_property
     def stored_activation(self) -> Bytes:
         """Bytes that a block keeps of one microbatch until its backward pass."""
         block = self.block
         return np.where(self.schedule.recompute_all, block.act_checkpoint, block.act_storage)
 
-    @derived
+    @cached_property
     def offload(self) -> Offload:
         """Tier-2 traffic of a block."""
         sizes = self.block.weight, self.stored_activation, self.optimizer.state
         return offload(*sizes, self.schedule, self.system, self.edition)
 
-    @derived
+    @cached_property
     def times_without_offload(self) -> BlockTimes:
         """Times of a block without offloading."""
         costs = self.block, self.collectives, self.transfers
         return times_without_offload(*costs, self.schedule, exchanges=self.exchanges)
 
-    @derived
+    @cached_property
     def backward_memory(self) -> Seconds:
         """Tier-1 memory time of the backward pass of a block."""
         block = self.block
         gradients = block.agrad.mem_time + block.wgrad.mem_time
         return self.edition.backward_memory(gradients, block.re.mem_time)
 
-    @derived
+    @cached_property
     def exposed_offload(self) -> BlockTimes:
         """Exposed time of a block's offload traffic."""
         memory = self.block.fw.mem_time, self.backward_memory
         return exposed_offload(self.times_without_offload, self.offload, *memory)
 
-    @derived
+    @cached_property
     def times(self) -> BlockTimes:
         """Times of a block, offload traffic included."""
         return apply(np.add, [self.times_without_offload, self.exposed_offload])
 
-    @derived
+    @cached_property
     def step_offload(self) -> Seconds | None:
         """Time per block to move an offloaded optimizer once per batch; None if it moves in every pass."""
         return step_offload(self.optimizer, self.schedule, self.system, self.edition)
 
-    @derived
+    @cached_property
     def accumulation(self) -> Accumulation | None:
         """Times that gradient accumulation adds to a microbatch; None if no execution accumulates."""
         costs = self.block, self.optimizer, self.embedding_head
         return accumulation(*costs, self.schedule, self.system)
 
-    @derived
+    @cached_property
     def synced(self) -> tuple[SyncedBlock, SyncedEmbeddingHead | None]:
         """Gradient and parameter bytes that replicas synchronise: of a block, and of embedding and LM head."""
         block, ends = self.block, self.embedding_head
@@ -145,7 +145,7 @@ class Stage:
         of_ends = None if ends is None else ends.synced(reduced, self.schedule)
         return synced_block(block, self.schedule), of_ends
 
-    @derived
+    @cached_property
     def backward_pass(self) -> BackwardPass:
         """Times of a block that can hide data-parallel traffic."""
         costs = self.block, self.optimizer, self.embedding_head, self.collectives

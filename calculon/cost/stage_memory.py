@@ -173,7 +173,7 @@ def embedding_head_memory(
         embedding_head.cost.head,
         embedding_head.step,
     )
-    piped = schedule.ends_apart
+    piped = schedule.separate_ends
 
     splits = STRATEGIES[schedule.choice.zero_stage].splits_weights
     stored = embedding.act_storage if schedule.training else 0.0 * embedding.act_storage

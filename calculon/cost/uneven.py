@@ -5,7 +5,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from calculon.base.arrays import derived
+from calculon.base.arrays import cached_property
 from calculon.base.units import Array, Count, Seconds
 from calculon.cost.block_cost import BlockCost
 from calculon.cost.embedding_head import EmbeddingHead
@@ -42,7 +42,7 @@ class UnevenStages:
         self._embedding_head = embedding_head
         self._schedule, self._layout = schedule, schedule.layout
 
-    @derived
+    @cached_property
     def passes(self) -> Passes:
         """Time of a stage of each kind for a microbatch; stalls are part of the backward passes.
 
@@ -125,7 +125,7 @@ class UnevenStages:
         found[LAST] = found[LAST] + head + np.where(single, embedding, 0.0)
         return found
 
-    @derived
+    @cached_property
     def longest(self) -> Seconds:
         """Time of a microbatch in the longest chunks (:meth:`_longest`)."""
         return self._longest()
@@ -165,7 +165,7 @@ class UnevenStages:
         whole = self.passes.largest(self._less(both, [1.0] * len(both)) if paired else both)
         return np.where(interleaving > 1, np.maximum(blocks + first + last, whole), whole)
 
-    @derived
+    @cached_property
     def slowest(self) -> Array:
         """Kind of the slowest stage; the last kind of several equally slow ones."""
         whole = np.where(self.passes.stages > 0, self._mean(self.passes.both), -1.0)
@@ -178,7 +178,7 @@ class UnevenStages:
         among = [self.slowest == kind for kind in range(len(values) - 1)]
         return np.select(among, list(values[:LAST]), values[LAST])
 
-    @derived
+    @cached_property
     def blocks_of_slowest(self) -> Count:
         """Blocks of the slowest stage."""
         return self.of_slowest(self._layout.blocks)
@@ -188,7 +188,7 @@ class UnevenStages:
         """Masks of the executions whose slowest stage is the first, and whose slowest stage is the last."""
         return self.slowest == FIRST, self.slowest == len(self._layout.blocks) - 1
 
-    @derived
+    @cached_property
     def bubble(self) -> Seconds:
         """Pipeline bubble: time of a batch in which the slowest stage neither computes nor is stalled."""
         microbatches, passes = self._schedule.microbatches, self.passes
@@ -281,7 +281,7 @@ class UnevenStages:
                 ]
         return found
 
-    @derived
+    @cached_property
     def _pairs(self) -> list[Count]:
         """Microbatches whose passes are paired, by kind of stage."""
         schedule, layout = self._schedule, self._layout
@@ -295,7 +295,7 @@ class UnevenStages:
         """Microbatches whose passes are paired on the slowest stage."""
         return self.of_slowest(self._pairs)
 
-    @derived
+    @cached_property
     def _paired(self) -> list[Seconds]:
         """Time that a block of each kind of stage saves if its passes are paired."""
         return self._each(lambda stage: stage.block.paired)

@@ -28,7 +28,7 @@ def published_section(
     """Return a table of published figures next to the predicted ones, their differences, and the sources.
 
     Args:
-        rows: Result of :func:`calculon.advise.runs.published_beside.published_beside`.
+        rows: Result of :func:`calculon.advise.runs.published_comparison.published_comparison`.
         parts: Parts of the predicted run as plain data.
         digits: Digits of the predicted run.
     """

@@ -30,13 +30,13 @@ from calculon.documents.page import SIDE_BY_SIDE
 from calculon.documents.page_title import titled
 from calculon.render.digits import Digits
 from calculon.render.document import (
-    Beside,
     Block,
     Document,
     Facts,
     Grid,
     Line,
     Section,
+    SideBySide,
     Styled,
     bold,
     dim,
@@ -113,7 +113,7 @@ class _CampaignPage:
         if data["energy"] is not None:
             rest.append(energy_section(data["energy"], self.of_parts))
         steps = (uses_section(data), self._parts(), self._efficiency())
-        parts: list[Block] = [self._answer(), Beside((steps, tuple(rest)), SIDE_BY_SIDE)]
+        parts: list[Block] = [self._answer(), SideBySide((steps, tuple(rest)), SIDE_BY_SIDE)]
         if data["published"]:
             parts.append(published_section(data["published"], data["parts"], self.digits))
         if elasticities and (largest := self.run.largest_elasticities):

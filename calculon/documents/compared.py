@@ -50,7 +50,7 @@ def orders_of(results: Sequence[Result]) -> dict[int, dict[str, Any]]:
     ]
     if not alike:
         return {}
-    from calculon.estimate.told_apart import NEEDED, orders, orders_of_stats
+    from calculon.estimate.comparison_confidence import NEEDED, orders, orders_of_stats
     from calculon.plan.plan import Plan
 
     several = [first, *(results[i] for i in alike)]

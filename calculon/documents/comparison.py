@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from calculon.base.display import Tabular, columns_of, drawn
+from calculon.base.display import Tabular, columns_of, draw_result
 from calculon.base.frozen import dataclass
 from calculon.base.records import columns
 from calculon.base.units import Array, Unit
@@ -153,7 +153,7 @@ class Comparison(SideBySide):
     Attributes:
         results: The results.
         orders: For the number of a result, the confidence that the first is faster, as plain data
-            (:class:`~calculon.estimate.told_apart.Order`); for results whose times share their errors.
+            (:class:`~calculon.estimate.comparison_confidence.Order`); for results whose times share their errors.
         waterfalls: For the number of a result, the changes from the first to it as plain data
             (:class:`calculon.Waterfall`), if both are plans of one model on one system.
         launched: Number of the result whose settings `settings` changes: the result of a launch file, or the first.
@@ -333,7 +333,7 @@ class Comparison(SideBySide):
         Raises:
             SpecError: If the library is missing.
         """
-        return drawn(self, "breakdown", interactive=interactive)
+        return draw_result(self, "breakdown", interactive=interactive)
 
     def _edition(self, name: str, one: Result) -> dict[str, str]:
         return {name: one.edition}

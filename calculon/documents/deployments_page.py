@@ -16,8 +16,8 @@ from calculon.render.document import Block, Document, Section, dim, labelled
 from calculon.render.frontier import Frontier
 from calculon.render.text_tables import EARLY, Column, Table
 from calculon.render.texts import counted, quantity
-from calculon.search.deployments.deployment_words import TYPES
-from calculon.search.deployments.deployments_found import DeploymentSearch
+from calculon.search.deployments.deployment_search import DeploymentSearch
+from calculon.search.deployments.deployment_vocabulary import TYPES
 from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.load import SATURATED, Workload
 from calculon.serving.records.pool import Pool

@@ -6,7 +6,7 @@ from calculon.base.units import scaled
 from calculon.documents.result import Result, Stats
 from calculon.documents.setup import NARROW, Row
 from calculon.render.digits import Digits
-from calculon.render.document import Beside, ByWidth, Grid, Section, bold, dim
+from calculon.render.document import ByWidth, Grid, Section, SideBySide, bold, dim
 
 SIDE_BY_SIDE = 144
 """Minimum width for two columns of figures."""
@@ -102,7 +102,7 @@ def figures_section(result: Result) -> Section:
     ]
     # Rounded up: the left column is never shorter than the right one.
     half = -(-len(found) // 2)
-    columns = Beside(((_grid(found[:half]),), (_grid(found[half:]),)), SIDE_BY_SIDE)
+    columns = SideBySide(((_grid(found[:half]),), (_grid(found[half:]),)), SIDE_BY_SIDE)
     without = _grid([row[:2] for row in found])
     narrow = ByWidth(NARROW, (_grid(found),), (without,))
     share = digits.efficiency(result.mfu)

@@ -7,12 +7,12 @@ from typing import Any
 from calculon.base.units import chance, duration, scaled
 from calculon.declarations.axes import PUBLISHED_DEGREES
 from calculon.declarations.statistics import LEVEL
-from calculon.estimate.told_apart import MOST_TIED
+from calculon.estimate.comparison_confidence import MOST_TIED
 from calculon.render.document import Block, Section, bold
 from calculon.render.text_tables import Column, Table
 
 Order = Mapping[str, Any]
-"""Confidence that one plan is faster than another, as plain data: ``calculon.estimate.told_apart.Order``."""
+"""Confidence that one plan is faster than another, as plain data: ``calculon.estimate.comparison_confidence.Order``."""
 
 ABOVE = "Above every measured run"
 OUTSIDE = "Outside of what was measured"

@@ -9,12 +9,12 @@ from calculon.documents.catalog_rows import chosen, filtered
 from calculon.documents.catalog_tables import TABLES
 from calculon.documents.validation_tables import VALUES
 from calculon.editions import find_edition
-from calculon.estimate.own_evidence import holding
+from calculon.estimate.user_evidence import using_evidence
 from calculon.render.text_tables import Table
 from calculon.validate import error_summary
 from calculon.validate.measured_and_predicted import compare
-from calculon.validate.own_rows import evidence_of
 from calculon.validate.published_study import Library
+from calculon.validate.user_rows import evidence_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -93,7 +93,7 @@ def evidence(file: str) -> AbstractContextManager[None]:
         >>> with calculon.evidence("mine.csv"):  # doctest: +SKIP
         ...     print(calculon.plan("llama-3.1-8b", 64, "h100").best.belief.basis)
     """
-    return holding(evidence_of(file))
+    return using_evidence(evidence_of(file))
 
 
 def _frame(table: Table) -> "pd.DataFrame":

@@ -23,12 +23,12 @@ from calculon.documents.stage_table import stages_section
 from calculon.render.bars import Bar, Share
 from calculon.render.digits import Digits
 from calculon.render.document import (
-    Beside,
     Block,
     Document,
     Grid,
     Legend,
     Section,
+    SideBySide,
     Swatches,
     bold,
     dim,
@@ -96,7 +96,7 @@ def estimate_page(result: Result) -> Document:
         result.belief and how_sure_section(result.belief, memory=True),
         result.residuals and _interval(result.residuals, label),
         figures_section(result) if "mfu" in result.stats else None,
-        Beside(tuple(tuple(filter(None, column)) for column in columns), SIDE_BY_SIDE),
+        SideBySide(tuple(tuple(filter(None, column)) for column in columns), SIDE_BY_SIDE),
         *(layers_section(layers, training=training) for layers in by_kind(result.layers or ())),
     )
     lead = (labelled(setup_texts(result)),)

@@ -48,7 +48,7 @@ from calculon.render.digits import Digits
 from calculon.render.document import Block, Document, Grid, Line, Section, bold, dim, labelled
 from calculon.render.text_tables import Column, Table
 from calculon.render.texts import counted, gibibytes, token_count
-from calculon.search.effect import COMMAND_LINE
+from calculon.search.override_checks import COMMAND_LINE
 
 Usual = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """Function of the values that a preset gives to fields (:meth:`calculon.declarations.presets.Preset.usual`)."""

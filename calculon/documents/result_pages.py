@@ -53,7 +53,7 @@ from calculon.render.document import Document, Section
 from calculon.render.html import NOTEBOOK, ROWS, page
 from calculon.render.text_tables import Column, Table
 from calculon.render.texts import bandwidth, capacity, figure, quantity
-from calculon.search.deployments.deployments_found import DeploymentSearch
+from calculon.search.deployments.deployment_search import DeploymentSearch
 from calculon.search.search_result import SearchResult
 from calculon.search.sweep.sweep_result import Sweep
 from calculon.serving.by_batch import ByBatch

@@ -36,7 +36,7 @@ from calculon.estimate.estimate import Estimate
 from calculon.estimate.evaluate import Evaluation
 from calculon.render.canvas import require_library
 from calculon.render.chart import Chart
-from calculon.search.deployments.deployments_found import DeploymentSearch
+from calculon.search.deployments.deployment_search import DeploymentSearch
 from calculon.search.search_result import SearchResult
 from calculon.search.sweep.sweep_result import Sweep
 from calculon.serving.by_batch import ByBatch, by_batch
@@ -139,7 +139,7 @@ _OPTIONS = {
 def chart(
     result: Any, kind: str, own: Mapping[type, Mapping[str, Maker]] | None = None, /, **options: Any
 ) -> Chart:
-    """Return a chart of a result; see :func:`calculon.base.display.drawn`.
+    """Return a chart of a result; see :func:`calculon.base.display.draw_result`.
 
     Args:
         own: Kinds of charts by result that an application adds or replaces.

@@ -11,7 +11,7 @@ from calculon.base.errors import Infeasible, Problem, SpecError
 from calculon.declarations.model import Model
 from calculon.hardware.system import System
 from calculon.inputs import Source
-from calculon.search.deployments.deployments_found import DeploymentSearch
+from calculon.search.deployments.deployment_search import DeploymentSearch
 from calculon.search.deployments.serving_search import search_deployments
 from calculon.search.search_counts import pareto_front
 from calculon.serving.by_batch import ByBatch, by_batch

@@ -13,12 +13,12 @@ from calculon.documents.serving_prefixes import length_note, prefix_notes, prefi
 from calculon.estimate.served_errors import basis
 from calculon.render.digits import WITHOUT_INTERVAL, Digits
 from calculon.render.document import (
-    Beside,
     Block,
     Document,
     Facts,
     Grid,
     Section,
+    SideBySide,
     Styled,
     bold,
     dim,
@@ -92,8 +92,8 @@ class _ServingPage:
         parts = (
             self._answer(),
             self._causes(),
-            Beside(((self._memory(),), load), SIDE_BY_SIDE),
-            Beside(((self._pass("decode"),), (self._pass("prefill"),)), SIDE_BY_SIDE),
+            SideBySide(((self._memory(),), load), SIDE_BY_SIDE),
+            SideBySide(((self._pass("decode"),), (self._pass("prefill"),)), SIDE_BY_SIDE),
             self._helps(),
             Section("Assumed", tuple(map(dim, self._notes()))),
         )

@@ -2,7 +2,7 @@
 
 from calculon.base.errors import printable
 from calculon.base.records import Plain
-from calculon.estimate.told_apart import MOST_TIED
+from calculon.estimate.comparison_confidence import MOST_TIED
 from calculon.render.document import Section, dim
 from calculon.render.text_tables import Column, Table
 

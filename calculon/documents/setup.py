@@ -18,7 +18,7 @@ from calculon.documents.how_sure import risk_words
 from calculon.documents.model_details import details
 from calculon.documents.result import Result, seq_length
 from calculon.plan.columns import FIELDS, field_of
-from calculon.render.document import Beside, ByWidth, Cell, Grid, Section, bold, dim
+from calculon.render.document import ByWidth, Cell, Grid, Section, SideBySide, bold, dim
 from calculon.render.texts import bandwidth, capacity, counted, level_text
 
 _RECOMPUTE = {"full": "full recomputation", "attn_only": "attention recomputation"}
@@ -210,7 +210,7 @@ def key_figures(result: Result) -> Section:
         speed = Grid(kinds, rows, heads=1)
         narrow = (Grid(kinds, (*rows, *shares), heads=1),)
         right = Grid(kinds, ((), *shares))  # an empty row, opposite the column titles of the speeds
-    wide = Beside(((speed,), (right,)), width, equal=False)
+    wide = SideBySide(((speed,), (right,)), width, equal=False)
     return Section("", (ByWidth(width, (wide,), narrow),))
 
 

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from calculon.advise.candidate import tied
-from calculon.advise.in_words import figures, plan_in_words
+from calculon.advise.candidate import tied_candidates
+from calculon.advise.in_words import memory_and_time, plan_in_words
 from calculon.base.errors import in_words
 from calculon.declarations.plan_words import degrees_words
 from calculon.declarations.statistics import FITS
@@ -154,13 +154,13 @@ def risks(found: SearchResult) -> Iterator[str]:
     if (best := found.best_of_all) is not None:
         first = found.objectives[0].statistic.name
         which = "Fastest" if first in ("sample_rate", "total_time") else "Best"
-        yield f"{which} that is predicted to fit: {plan_in_words(best.execution)} ({figures(best)})"
+        yield f"{which} that is predicted to fit: {plan_in_words(best.execution)} ({memory_and_time(best)})"
 
 
 def ties(found: SearchResult, *, ranked: bool = True) -> str:
     """Return the number of plans that tie with the fastest, and the simplest of them with its rank."""
-    alike = sum(not order.told_apart for order in found.orders)
-    several = tied(found)
+    alike = sum(not order.distinguishable for order in found.orders)
+    several = tied_candidates(found)
     if not several:  # the fastest ranks too low by another objective to be among them
         return ties_in_words(alike, len(found), f"# {found.fastest}")
     rank, one = several[0]

@@ -1,8 +1,8 @@
-"""Every choice in which editions of the cost model differ, as a function: as it should be.
+"""All choices in which editions of the cost model differ, as methods with corrected behavior.
 
-The published model (edition ``sc23``) has behaviour that is odd but required: it overrides what it does otherwise. No
-formula asks which edition it serves. Tags such as [A05] name a row of the fidelity table in ``validation/editions.md``,
-which says what was wrong and what difference it makes.
+The published model (edition ``sc23``) has odd behavior that is nevertheless required: it overrides these methods. No
+formula checks its edition. Tags such as [A05] name a row of the fidelity table in ``validation/editions.md``, which
+describes the defect and its effect.
 """
 
 from typing import Any, Final, Literal, NamedTuple, TypeVar
@@ -33,9 +33,9 @@ Side = Literal["gather", "reduce"]
 
 
 class When:
-    """When something happens to a layer, as :meth:`Edition.happens` tells of a choice.
+    """Conditions under which something happens to a layer, evaluated by :meth:`Edition.happens`.
 
-    Where an edition does not say otherwise, names of properties of
+    Unless an edition overrides them, they are names of properties of
     :class:`~calculon.declarations.scope_choices.BlockChoice`.
     """
 
@@ -78,17 +78,17 @@ REGATHERED = {
     When.GATHERED_SHARED: When.REGATHER_SHARED,
     When.DROPPED_SHARED: When.REGATHER_SHARED,
 }
-"""When the input is gathered again whose whole tensor, or whose share, is kept or not."""
+"""Conditions of repeated gathers, by the conditions under which the gathered tensor is saved or dropped."""
 
 
 class OverlappedSpace(NamedTuple):
-    """Elements that an overlapped linear ``(m, n) x (n, k)`` stores and moves.
+    """Elements that an overlapped linear layer ``(m, n) x (n, k)`` saves and moves.
 
     Attributes:
-        saved: Saved input, while the block is computed and, unless ``shard`` takes its place, until the backward pass.
+        saved: Saved input, while the block is computed and, unless ``shard`` replaces it, until the backward pass.
         grad: Gradient of the output.
-        backward: Activations that each gradient pass moves in tier-1 memory, weights apart.
-        shard: What stays of an input that is gathered again in the backward pass.
+        backward: Activations that each gradient pass moves in tier-1 memory, without weights.
+        shard: Remaining part of an input whose gather is repeated in the backward pass.
     """
 
     saved: Elements
@@ -99,25 +99,25 @@ class OverlappedSpace(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataParallelWindow:
-    """What data-parallel traffic can hide behind, per execution.
+    """Window that can hide data-parallel traffic, per execution.
 
     Attributes:
         collective: Time of the collectives of one block.
-        backward_base, backward_edge: Whole backward time of the two kinds of block.
-        backward_chunk: Whole backward time of a chunk.
-        memory: Time on tier-1 memory in the backward time of a block.
-        tensor_base, tensor_edge: Time that tensor-parallel collectives of the backward pass take on the same network; 0
-            on another one.
+        backward_base, backward_edge: Total backward time of base and edge blocks.
+        backward_chunk: Total backward time of a chunk.
+        memory: Tier-1 memory time in the backward time of a block.
+        tensor_base, tensor_edge: Time of tensor-parallel collectives of the backward pass on the same network; 0 if
+            they use another one.
         compute, step_compute: Arithmetic time of the backward pass of a block, and of an optimizer step that traffic
             may slow.
-        slack: Time of the optimizer step of a block without its memory time, where the optimizer is not sharded.
+        slack: Time of the optimizer step of a block without its memory time, if the optimizer is not sharded.
         p2p: Time of one backward pipeline transfer.
-        shares_pipeline_network: Data and pipeline parallelism use the same network.
-        usage: Share of the engines lost while communicating.
+        shares_pipeline_network: True if data and pipeline parallelism use the same network.
+        usage: Fraction of the engines that communication takes.
         microbatches, pipeline_par, interleaving, chunk_blocks: Counts of the schedule.
-        message, traffic_factor: Bytes of a block's message, and the scalars of its operations.
+        message, traffic_factor: Bytes of a block's message, and traffic factors of its operations.
         volume: Bytes that the collectives of a block move per endpoint.
-        head: Time of the collectives of the output head, whose gradients are there first.
+        head: Time of the collectives of the LM head, whose gradients are complete first.
     """
 
     collective: Seconds
@@ -144,27 +144,27 @@ class DataParallelWindow:
 
 
 MAIN_GRADIENT_BYTES = 4
-"""Bytes of an element of the gradients that microbatches are added up in (Megatron-LM's *main gradients*)."""
+"""Bytes per element of accumulated gradients (*main gradients* of Megatron-LM)."""
 
 ROUNDING = 1e-12
-"""Share of a time that may be left of the difference of equal ones."""
+"""Relative rounding error of the difference of equal times."""
 
 
 class Edition:
-    """One edition of the cost model; what it does not override has the defects of the published model corrected.
+    """Edition of the cost model; by default with the defects of the published model corrected.
 
     Attributes:
-        name: As in the field ``edition`` of an execution.
-        stats: Record of the statistics that it computes.
-        writes_input_gradients: Whether the backward pass of norms, activations, softmax and attention products counts
-            the gradients of their inputs, which it writes.
-        counts_flops: Whether its statistics need the FLOP that the matrix engine executes.
-        computes_fused_activations_again: Whether what a fused activation does not keep costs a pass of the backward
-            pass.
-        fuses_activations: Whether a search fuses activations unless it is told otherwise.
-        times_tiles: Whether the tiles of a product that overlaps its collective are products of their own.
-        prefers_few_switches: Whether of equally good executions a search returns those that offload, recompute and
-            overlap least, before the order of its loops decides.
+        name: Name, as in the field ``edition`` of an execution.
+        stats: Record of the computed statistics.
+        writes_input_gradients: True if norms, activations, softmax and attention products count the input gradients
+            that they write in the backward pass.
+        counts_flops: True if its statistics need the FLOP that the matrix engine executes.
+        computes_fused_activations_again: True if recomputing the unsaved output of a fused activation costs an
+            additional pass in the backward pass.
+        fuses_activations: True if a search fuses activations by default.
+        times_tiles: True if the tiles of a product that overlaps with its collective are timed as separate products.
+        prefers_few_switches: True if a search breaks ties in favor of less offloading, recomputation and overlap,
+            before the order of its loops decides.
     """
 
     name: str
@@ -181,20 +181,20 @@ class Edition:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """Columns of its statistics."""
+        """Columns of the computed statistics."""
         return columns(self.stats)
 
     def machine(self, system: System) -> System:
-        """Return the system as this edition knows it: by default all of it."""
+        """Return the system as seen by this edition; by default unchanged."""
         return system
 
     # -- layers ---------------------------------------------------------------------------------------------------
 
     def happens(self, when: str, choice: BlockChoice) -> bool:
-        """Whether something happens to a layer under a choice (:class:`~calculon.architecture.layer.When`).
+        """Return True if a condition (:class:`~calculon.architecture.layer.When`) holds under a choice.
 
-        [A02, A25, A28] Inputs are gathered again only where they are split; then their shard is what is stored, unless
-        the norm that makes it is computed again.
+        [A02, A25, A28] Gathers of inputs are repeated only if inputs are divided; then their shard is saved, unless the
+        norm that creates it is recomputed.
         """
         match when:
             case When.DROPPED_ATTENTION | When.DROPPED_MLP | When.DROPPED_SHARED:
@@ -213,14 +213,14 @@ class Edition:
         return bool(getattr(choice, when))
 
     def dropout_grad_bytes(self, dtype_bytes: int) -> int:
-        """Bytes of one element of the gradient of a dropout's output.
+        """Return the bytes per element of the gradient of a dropout's output.
 
         [A21] The gradient has the datatype of the activations.
         """
         return dtype_bytes
 
     def fuses_projections(self, choice: LayoutChoice) -> bool:
-        """Whether query, key and value are one product when that runs beside its collective.
+        """Return True if query, key and value are a single product when it overlaps with its collective.
 
         [A45] Always.
         """
@@ -229,16 +229,16 @@ class Edition:
     def key_value_width(
         self, model: Model, choice: LayoutChoice, tensor_par: Count
     ) -> Elements | int:
-        """Width of the key projection (and of the value projection) on one processor.
+        """Return the width of the key projection (and of the value projection) on one processor.
 
-        [A45] Whole heads: a rank has its share of them, or one that it shares with other ranks.
+        [A45] Whole heads: each rank has its share of them, or one that it shares with other ranks.
         """
         return self.key_value_heads(model, choice, tensor_par) * model.attn_size
 
     def key_value_heads(self, model: Model, choice: LayoutChoice, tensor_par: Count) -> Array:
-        """Key (and value) heads that the score products of one processor read, as a share of all; per sequence.
+        """Return the number of key (and value) heads that the score products of one processor read, per sequence.
 
-        [A45] Those of the model, at least one; one for all in multiquery attention.
+        [A45] The key heads of the model, at least one per rank; one in total for multi-query attention.
         """
         heads = 1 if choice.multiquery else model.key_value_heads
         return np.ceil(heads / tensor_par)
@@ -252,9 +252,9 @@ class Edition:
         k: Elements,
         tensor_par: Count,
     ) -> OverlappedSpace:
-        """Elements that an overlapped ``(m, n) x (n, k)`` stores and moves.
+        """Return the elements that an overlapped ``(m, n) x (n, k)`` saves and moves.
 
-        [A04, A29, A30] The operands of the gradient products; of an input that is gathered again, its shard.
+        [A04, A29, A30] The operands of the gradient products; the shard of an input whose gather is repeated.
         """
         inputs, outputs = m * n, m * k
         shard = np.floor(inputs / tensor_par) if side == "gather" else inputs
@@ -271,16 +271,16 @@ class Edition:
         overlapped: bool,
         by_bus: Array,
     ) -> Seconds:
-        """Time of a collective, from its network time and that of its arithmetic and, alone in its layer, memory.
+        """Return the time of a collective, from its network time and the time of its arithmetic and memory pass.
 
-        A repeated collective is given the work of the forward one. An overlapped one runs beside a product. `by_bus`
-        says where the network is stated by its bus bandwidth.
+        A repeated collective has the work of the forward one. An overlapped one runs at the same time as a product.
+        `by_bus` is a mask of networks that are stated by their bus bandwidth.
 
-        [A23, A24] As published: arithmetic and memory pass count, but not of a repeated collective. Where the network
-        is stated by its bus bandwidth, they are part of its time.
+        [A23, A24] As published: arithmetic and memory pass count, except for a repeated collective. For networks that
+        are stated by their bus bandwidth, they are part of the network time.
 
-        The published validation is calibrated with this convention, on networks without a kind. Beside a product, a
-        repeated collective is the first one again: it must not be exposed for longer than it takes.
+        The published validation is calibrated with this convention, on networks without a kind. A repeated collective
+        that overlaps with a product is identical to the first one: it must not be exposed for longer than it takes.
 
         Source: nccl-tests, doc/PERFORMANCE.md: times are from memory to memory, with the reduction.
         """
@@ -289,11 +289,12 @@ class Edition:
         return network if recommunication else network + np.where(by_bus, 0.0, work)
 
     def splits_collectives(self, choice: BlockChoice, *, edge: bool, outer: bool) -> bool:
-        """Whether a collective is split into reduce-scatter and all-gather.
+        """Return True if a collective is split into reduce-scatter and all-gather.
 
-        In a base or `edge` block; an `outer` one is next to the pipeline transfer: the first gather, the last reduce.
+        It is in a base or `edge` block; an `outer` one is next to the pipeline transfer: the first gather or the last
+        reduction.
 
-        [A18] Around pipeline transfers, only the first gather and the last reduction.
+        [A18] Around pipeline transfers, only the first gather and the last reduction are split.
         """
         return choice.sequence_parallel or (edge and outer and choice.splits_transfers)
 
@@ -308,53 +309,53 @@ class Edition:
         *,
         pipelined: bool,
     ) -> tuple[Seconds, Seconds]:
-        """Return processing and exposed time of an overlapped linear in one pass.
+        """Return processing and exposed time of an overlapped linear layer in one pass.
 
-        Arrays are of shape ``(layers, blocks)``; `link` and exposed time are by kind of block, the first axis.
+        Arrays have shape ``(layers, blocks)``; the first axis of `link` and of the exposed time is the kind of block.
 
         [A05, A06, L1, L3] The first tile runs alone; the others are slowed, and wait for longer communication.
 
-        Being slowed never takes longer than running slowed from beginning to end, and a collective hides behind all
-        that it runs beside [L1], so that more bandwidth or FLOP/s is never slower. Each kind of block waits for its
-        own collective [A06], and is slowed by it: what that takes beyond a base block counts as exposed [L3]. The
-        first tile of the pipelined form is paid once, as exposed time [A05].
+        Slowed tiles never take longer than a product that is slowed from beginning to end, and a collective hides
+        behind everything that runs at the same time [L1], so more bandwidth or FLOP/s is never slower. Each kind of
+        block waits for its own collective [A06], and is slowed by it: the excess over a base block counts as exposed
+        [L3]. The first tile of the pipelined form counts once, as exposed time [A05].
         """
         slowed = arithmetic / (1 - usage)
         normal, longest = system.combine(arithmetic, memory), system.combine(slowed, memory)
-        beside = system.overlappable_time(slowed, memory)
+        concurrent = system.overlappable_time(slowed, memory)
         first, others = 1 / tiles, (tiles - 1) / tiles
         slower = np.minimum(normal + link * usage, longest)
-        processing = first * normal + others * np.where(link > beside, longest, slower)
+        processing = first * normal + others * np.where(link > concurrent, longest, slower)
         processing = np.where(link > 0, processing, normal)
-        exposed = others * np.maximum(0.0, link - beside)
+        exposed = others * np.maximum(0.0, link - concurrent)
         exposed = np.maximum(0.0, exposed + (processing - processing[0]))
         if pipelined:
             exposed = exposed + link * first
         return processing[0], exposed
 
     def gradient_link(self, link: Seconds, recomputed: Array) -> Seconds:
-        """Link time beside which the weight-gradient pass runs, from that of the repeated collective.
+        """Return the link time that overlaps with the weight-gradient pass, from the repeated collective.
 
-        [A07] A recomputed layer has repeated its collective in its forward pass.
+        [A07] A recomputed layer has repeated its collective in its forward pass already.
         """
         return np.where(recomputed, 0.0, link)
 
     def repeated_exposed(self, forward: Seconds, backward: Seconds, recomputed: Array) -> Seconds:
-        """Exposed time of a layer's repeated overlapped collective, from the forward and weight-gradient pass.
+        """Return the exposed time of a repeated overlapped collective, from the forward and weight-gradient pass.
 
-        [A06] That of the pass in which it is repeated.
+        [A06] The exposed time of the pass that repeats it.
         """
         return np.where(recomputed, forward, backward)
 
     def recommunication_exposed(self, forward: Seconds, repeated: Seconds) -> Seconds:
-        """Return what counts of :meth:`repeated_exposed` in a block, given that of the forward pass too.
+        """Return the part of :meth:`repeated_exposed` that counts in a block, given the forward pass, too.
 
-        [A06] The same in a block as in its layers.
+        [A06] A block counts the same time as its layers.
         """
         return repeated
 
     def recomputed_work(self, forward: Array, recomputed: Array) -> Array:
-        """Work of recomputation: ``forward`` is ``(..., layers, blocks)``, ``recomputed`` a flag per layer.
+        """Return the work of recomputation: ``forward`` is ``(..., layers, blocks)``, ``recomputed`` a mask of layers.
 
         [A01] The forward work of the recomputed layers.
         """
@@ -363,16 +364,16 @@ class Edition:
     # -- space of a block -----------------------------------------------------------------------------------------
 
     def checkpoint_bytes(self, activation: Bytes, choice: LayoutChoice, tensor_par: Count) -> Bytes:
-        """Bytes of the block input that full recomputation keeps.
+        """Return the bytes of the block input that full recomputation saves.
 
-        [A15] The block input is split where the residual stream is.
+        [A15] The block input is divided like the residual stream.
         """
         return np.floor(activation / tensor_par) if choice.sequence_parallel else activation
 
     def gradient_bytes(self, choice: StepChoice, shards: Count) -> Array | int:
-        """Bytes of an element of the weight gradients that stay until the optimizer step.
+        """Return the bytes per element of the weight gradients that are kept until the optimizer step.
 
-        [A10, A11] Four while they are whole; sharded with the optimizer, those of the weights; or as stated.
+        [A10, A11] Four if gradients are whole; the width of weights if sharded with the optimizer; or as stated.
         """
         if stated := choice.explicit_gradient_bytes:
             return stated
@@ -383,60 +384,59 @@ class Edition:
     def optimizer_traffic(
         self, state: Bytes, gradients: Bytes, weights: Elements, choice: StepChoice, shards: Count
     ) -> Bytes:
-        """Bytes that a fused optimizer step moves in tier-1 memory; `gradients` are those that it reads.
+        """Return the bytes that a fused optimizer step moves in tier-1 memory; `gradients` are the bytes it reads.
 
-        [A12] The state is read and written, a gradient read, a weight written (in 4 bytes also read).
+        [A12] The state is read and written, a gradient read, a weight written (and also read if it has 4 bytes).
         """
         alone = choice.sharded_masters or choice.dtype_bytes == MASTER_BYTES
-        each = (
-            2 * MASTER_BYTES if alone else choice.dtype_bytes
-        )  # a master copy is part of the state
+        # A separate master copy is part of the state; only weights that are their own masters are also read.
+        each = 2 * MASTER_BYTES if alone else choice.dtype_bytes
         weight = each * weights / shards
         return 2 * state + gradients + weight
 
     # -- time of a batch ------------------------------------------------------------------------------------------
 
     def transfer_time(self, time: Seconds, needed: Array) -> Seconds:
-        """Time of a pipeline transfer in a block's critical path; `needed` where there is one at all.
+        """Return the time of a pipeline transfer on a block's critical path; `needed` is a mask of actual transfers.
 
-        [A17] Nothing to send takes no time.
+        [A17] Sending nothing takes no time.
         """
         return np.where(needed, time, 0.0)
 
     def at_edge(self, collectives: R, piped: Array) -> R:
-        """Return what edge blocks do, of collectives by kind of block, in stages that are `piped` or not.
+        """Return the collectives of edge blocks, from collectives by kind of block; `piped` is a mask of pipelines.
 
-        [A18] Without a pipeline, edge blocks are as the others.
+        [A18] Without a pipeline, edge blocks are like other blocks.
         """
         return view(collectives, lambda values: np.where(piped, values, values[:1]))
 
     def offload_bytes(
         self, weights: Bytes, activations: Bytes, optimizer: Bytes
     ) -> tuple[Bytes, Bytes]:
-        """Bytes moved to and from tier 2 per block in the forward and in the backward pass.
+        """Return the bytes moved to and from tier 2 per block, in the forward and in the backward pass.
 
-        [A13, A36] The larger of weights and activations forward, their sum backward; no optimizer.
+        [A13, A36] The larger of weights and activations forward, their sum backward; no optimizer state.
         """
         return np.maximum(weights, activations), weights + activations
 
     def step_offload_bytes(self, state: Bytes, gradients: Bytes) -> Bytes | None:
-        """Bytes of an offloaded optimizer that move once per batch and block; None where it moves in every pass.
+        """Return the bytes of an offloaded optimizer that move once per batch and block; None if in every pass.
 
         [A13] State and gradients move once per batch (ZeRO-Offload, arXiv 2101.06840, section 4).
         """
         return state + gradients
 
     def backward_memory(self, gradients: Seconds, recomputation: Seconds) -> Seconds:
-        """Tier-1 memory time in the backward pass of a block, when offload traffic has to wait.
+        """Return the tier-1 memory time in the backward pass of a block, during which offload traffic waits.
 
-        [A14] Recomputation uses the memory too.
+        [A14] Recomputation uses the memory, too.
         """
         return gradients + recomputation
 
     def data_par_exposed(self, window: DataParallelWindow) -> Seconds:
-        """Exposed time of overlapped data-parallel traffic.
+        """Return the exposed time of overlapped data-parallel traffic.
 
-        [A08, A09] Last block, then all chunks but the last, then the rest of the last chunk and the head.
+        [A08, A09] The last block, then all chunks except the last, then the rest of the last chunk and the head.
         """
         available, compute = self._chunk(window)
         edges, rest = self._kinds(window)
@@ -453,7 +453,7 @@ class Edition:
 
     @staticmethod
     def _kinds(window: DataParallelWindow) -> tuple[Count, Count]:
-        """Return edge and base blocks of a chunk: of less than one in the mean, all are edge blocks."""
+        """Return the edge and base blocks of a chunk: with less than one block on average, all are edge blocks."""
         edges = np.minimum(1.0, window.chunk_blocks)
         return edges, window.chunk_blocks - edges
 
@@ -461,7 +461,7 @@ class Edition:
     def _exposed(
         traffic: Seconds, available: Seconds, compute: Seconds, usage: Fraction
     ) -> Seconds:
-        """Return what traffic adds: what its window does not hold, or the slow-down of what runs beside it."""
+        """Return the time that traffic adds: the part that exceeds its window, or the slowdown of concurrent work."""
         share = np.divide(compute, available, out=np.ones_like(available), where=available > 0)
         slowed = usage * traffic * np.minimum(1.0, share)
         left = np.where(available > 0, np.maximum(traffic - available, slowed), traffic)
@@ -470,7 +470,7 @@ class Edition:
     def _chunk(self, window: DataParallelWindow) -> tuple[Seconds, Seconds]:
         """Return window and arithmetic of a chunk: microbatches pass it in groups of as many as there are stages.
 
-        A short group keeps the places of a full one, in which stages are idle and traffic hides all the same.
+        A short group takes the slots of a full one; stages are idle in some of them, which hides traffic as well.
         """
         base, edge = self._usable(window)
         edges, rest = self._kinds(window)
@@ -479,12 +479,12 @@ class Edition:
         return available, np.minimum(window.microbatches, group) * blocks * window.compute
 
     def _last(self, window: DataParallelWindow) -> Seconds:
-        """Return the window of the last chunk: its blocks but one, for one microbatch."""
+        """Return the window of the last chunk: all blocks except one, for one microbatch."""
         return np.maximum(0.0, self._kinds(window)[1] * self._usable(window)[0])
 
     @staticmethod
     def _usable(window: DataParallelWindow) -> tuple[Seconds, Seconds]:
-        """Return the time of a base and of an edge block in which neither memory nor the network is busy [L2]."""
+        """Return the time of base and edge blocks during which both memory and network are idle [L2]."""
         base = window.backward_base - window.memory - window.tensor_base
         transfer = np.where(window.shares_pipeline_network, window.p2p, 0.0)
         return base, window.backward_edge - window.memory - window.tensor_edge - transfer
@@ -492,11 +492,11 @@ class Edition:
     def data_par_bandwidth(
         self, window: DataParallelWindow
     ) -> tuple[BytesPerSecond, BytesPerSecond]:
-        """Bandwidth that would hide the traffic of the chunks but the last, and of the last.
+        """Return the bandwidth that would hide the traffic of the chunks except the last, and of the last one.
 
-        [A10w] The bytes of a chunk over its own window; of the last, those of all its blocks but one.
+        [A10w] The bytes of a chunk over its own window; for the last one, the bytes of all its blocks except one.
 
-        Where there is no window none would do: null.
+        Without a window, no bandwidth would hide it: null.
         """
         chunk = np.where(window.interleaving > 1, window.chunk_blocks * window.volume, 0.0)
         return (
@@ -505,9 +505,9 @@ class Edition:
         )
 
     def offload_window(self, busy: Seconds, memory: Seconds) -> Seconds:
-        """Time that a block leaves to offload traffic, of a pass that uses the memory for so long.
+        """Return the time of a block that is left for offload traffic in a pass with a given memory time.
 
-        [A38] Never below 0; what rounding leaves of a pass that only uses the memory is no window.
+        [A38] Never negative; a rounding error in a pass that only uses the memory is not a window.
         """
         window = busy - memory
         return np.where(window > ROUNDING * busy, window, 0.0)
@@ -515,36 +515,36 @@ class Edition:
     # -- space and efficiency of a batch --------------------------------------------------------------------------
 
     def in_flight(self, held: Count, microbatches: Count) -> Count:
-        """Microbatches whose activations the first stage holds, from those of a long batch.
+        """Return the microbatches whose activations the first stage holds, given the number for a long batch.
 
-        [A16] Not more than there are.
+        [A16] At most the number of microbatches.
         """
         return np.minimum(held, microbatches)
 
     def offloaded_blocks(self, blocks: Count) -> Count | int:
-        """Blocks that stay in tier 1 of the `blocks` whose tensors are offloaded.
+        """Return the blocks whose tensors stay in tier 1 among `blocks` with offloading.
 
-        [A47] The one at work and the next one, if there is one.
+        [A47] The current one and the next one, if there is one.
         """
         return np.minimum(2, blocks)
 
     def first_stage_blocks(self, blocks: Count, missing: Count, stages: Count) -> Count:
-        """Blocks of the first of equal stages, of which the largest has `blocks` and all others lack `missing`.
+        """Return the blocks of the first of equal stages: the largest has `blocks`, and the others lack `missing`.
 
-        [A48] A single odd block is on the last stage, whatever the schedule.
+        [A48] A single odd block is on the last stage, in every schedule.
         """
         single = (stages > 1) & (missing == stages - 1) & (blocks > 1)
         return np.where(single, blocks - 1, blocks)
 
     def offloaded_activations(self, working: Bytes, stored: Bytes, *, training: bool) -> Bytes:
-        """Bytes of activations that stay in tier 1 when activations are offloaded.
+        """Return the bytes of activations that stay in tier 1 when activations are offloaded.
 
-        [A41] Working set, and in training one block's store.
+        [A41] The working set, and in training the saved activations of one block.
         """
         return working + stored if training else working
 
     def offloaded_checkpoint(self, checkpoint: Bytes, *, training: bool) -> Bytes:
-        """Bytes of checkpoints that stay in tier 1 when they are offloaded.
+        """Return the bytes of checkpoints that stay in tier 1 when they are offloaded.
 
         [A37] None in inference.
         """
@@ -553,18 +553,18 @@ class Edition:
     def useful_flops(
         self, forward: Flops, backward: Flops, optimizer: Flops, microbatches: Count
     ) -> Flops:
-        """FLOP of one block and microbatch that count as useful.
+        """Return the useful FLOP of one block and microbatch.
 
         [A19] The optimizer's FLOP count once per batch.
         """
         return forward + backward + optimizer / microbatches
 
 
-# Edition ``corrected``: the published model with its defects fixed, and with the choices it lacks.
+# Edition ``corrected``: the published model with its defects fixed, and with additional choices.
 
 
 class Corrected(Edition):
-    """What an edition does where it does not say otherwise."""
+    """Edition with all defaults of :class:`Edition`."""
 
     name = CORRECTED
     stats = CorrectedStats

@@ -1,7 +1,7 @@
-"""Edition ``sc23``: the model as published, oddities included.
+"""Edition ``sc23``: the model as published, including its oddities.
 
-Each method is one choice of the published model. Tags such as [O1] name its row in the fidelity table of
-``validation/editions.md``, which says what is odd, why, and what difference it makes.
+Each method is one choice of the published model. Tags such as [O1] name a row of the fidelity table in
+``validation/editions.md``, which describes the oddity, its reason, and its effect.
 """
 
 import numpy as np
@@ -45,15 +45,15 @@ class Sc23(Edition):
     prefers_few_switches = False  # [O29]
 
     def machine(self, system: System) -> System:
-        """Without what the published format does not have."""
+        """Return the system without fields that the published format lacks."""
         return system.published
 
     def fuses_projections(self, choice: LayoutChoice) -> bool:
-        """[O22] Not those of multiquery attention."""
+        """[O22] Projections of multi-query attention are not fused."""
         return not choice.multiquery
 
     def happens(self, when: str, choice: BlockChoice) -> bool:
-        """[A25] Selective recompute leaves the last product out; [A28] gathered inputs are stored twice."""
+        """[A25] Selective recomputation excludes the last product; [A28] gathered inputs are saved twice."""
         if when == When.RECOMPUTE_VALUES:
             return choice.recompute_all
         if when in (When.GATHERED_ATTENTION, When.GATHERED_MLP):
@@ -65,19 +65,19 @@ class Sc23(Edition):
         return bool(getattr(choice, regather.get(when, when)))
 
     def dropout_grad_bytes(self, dtype_bytes: int) -> int:
-        """[O18] One byte per element, like the mask, whatever the datatype."""
+        """[O18] One byte per element, like the mask, for any datatype."""
         return 1
 
     def key_value_width(
         self, model: Model, choice: LayoutChoice, tensor_par: Count
     ) -> Elements | int:
-        """[O22] The one key/value head of multiquery attention is replicated on every rank."""
+        """[O22] The single key/value head of multi-query attention is replicated on every rank."""
         if choice.multiquery:
             return model.attn_size
         return np.floor(model.attn_heads * model.attn_size / tensor_par)
 
     def key_value_heads(self, model: Model, choice: LayoutChoice, tensor_par: Count) -> Array:
-        """[O22] One for each query head, in multiquery attention too."""
+        """[O22] One for each query head, also in multi-query attention."""
         return model.attn_heads / tensor_par
 
     def overlapped_space(
@@ -89,10 +89,10 @@ class Sc23(Edition):
         k: Elements,
         tensor_par: Count,
     ) -> OverlappedSpace:
-        """[O6] The gather side keeps no gradient, the reduce side no input but two gradients.
+        """[O6] The gather side saves no gradient, and the reduce side no input but two gradients.
 
-        An input keeps its size whether or not it is gathered again. With sequence parallelism the buffers are one
-        tile of the input, or two of the output. What is kept is also what the gradient passes move.
+        An input has the same size whether or not its gather is repeated. With sequence parallelism the buffers are one
+        tile of the input, or two of the output. Gradient passes move exactly the saved elements.
         """
         inputs, outputs = m * n, m * k
         none = np.zeros_like(inputs)
@@ -114,11 +114,11 @@ class Sc23(Edition):
         overlapped: bool,
         by_bus: Array,
     ) -> Seconds:
-        """[O16, O24] A collective also takes the time of its arithmetic and memory pass, unless repeated."""
+        """[O16, O24] A collective also takes the time of its arithmetic and memory pass, unless it is repeated."""
         return network if recommunication else network + work
 
     def splits_collectives(self, choice: BlockChoice, *, edge: bool, outer: bool) -> bool:
-        """[O15] All of them with sequence parallelism, and all of an edge block for pipeline transfers."""
+        """[O15] All collectives are split with sequence parallelism; with split transfers, all of an edge block."""
         return choice.sequence_parallel or (edge and choice.splits_transfers)
 
     def overlapped_times(
@@ -134,9 +134,9 @@ class Sc23(Edition):
     ) -> tuple[Seconds, Seconds]:
         """[O3, O4, O5] The first tile runs alone; the others are slowed, or wait for their communication.
 
-        Link times are those of base blocks for both kinds [O5]. In the weight-gradient pass the link time is that
-        of a repeated collective, so that pass is slowed as well [O4]. The pipelined form pays one tile of
-        communication in both times [O3].
+        Both kinds of block have the link times of base blocks [O5]. The weight-gradient pass has the link time of a
+        repeated collective, so that pass is slowed as well [O4]. The pipelined form counts one tile of communication in
+        both times [O3].
         """
         base = link[0]
         communicates = base > 0
@@ -145,12 +145,12 @@ class Sc23(Edition):
         waiting = base / tiles - slowed / tiles
         bound = waiting > 0
         first, others = normal / tiles, tiles - 1
-        beside = np.where(
+        concurrent = np.where(
             bound,
             first + others * system.combine(slowed, memory) / tiles,
             first + others * normal / tiles + others * (base / tiles) * usage,
         )
-        processing = np.where(communicates, beside, normal)
+        processing = np.where(communicates, concurrent, normal)
         hidden = np.where(communicates & bound, others * waiting, 0.0)
         if pipelined:
             tile = base / tiles  # 0 where nothing is communicated
@@ -158,11 +158,11 @@ class Sc23(Edition):
         return processing, np.stack([hidden, hidden])
 
     def gradient_link(self, link: Seconds, recomputed: Array) -> Seconds:
-        """[O4] That of the repeated collective, though a recomputed layer repeats it in its forward pass."""
+        """[O4] The time of the repeated collective, although a recomputed layer repeats it in its forward pass."""
         return link
 
     def repeated_exposed(self, forward: Seconds, backward: Seconds, recomputed: Array) -> Seconds:
-        """[O2] That of the weight-gradient pass."""
+        """[O2] The exposed time of the weight-gradient pass."""
         return backward
 
     def recommunication_exposed(self, forward: Seconds, repeated: Seconds) -> Seconds:
@@ -170,22 +170,22 @@ class Sc23(Edition):
         return forward
 
     def recomputed_work(self, forward: Array, recomputed: Array) -> Array:
-        """[O1] Running totals up to each recomputed layer: a layer counts once for each such layer from it on."""
+        """[O1] Running totals up to each recomputed layer: a layer counts once per recomputed layer from it on."""
         times_counted = recomputed[::-1].cumsum(axis=0)[::-1]  # recomputed layers from here on
         return ordered_sum(forward * times_counted)
 
     def checkpoint_bytes(self, activation: Bytes, choice: LayoutChoice, tensor_par: Count) -> Bytes:
-        """[O17] The whole block input, never split, not even with sequence parallelism."""
+        """[O17] The complete block input, which is never divided, even with sequence parallelism."""
         return activation
 
     def gradient_bytes(self, choice: StepChoice, shards: Count) -> Array | int:
-        """[O23] Gradients in the datatype of the weights."""
+        """[O23] Gradients have the datatype of the weights."""
         return choice.dtype_bytes
 
     def optimizer_traffic(
         self, state: Bytes, gradients: Bytes, weights: Elements, choice: StepChoice, shards: Count
     ) -> Bytes:
-        """[A12] The state moves once; gradients and weights do not."""
+        """[A12] The state moves once; gradients and weights do not move."""
         return state
 
     def transfer_time(self, time: Seconds, needed: Array) -> Seconds:
@@ -193,13 +193,13 @@ class Sc23(Edition):
         return time
 
     def at_edge(self, collectives: R, piped: Array) -> R:
-        """[O15] Edge blocks split their collectives whether or not a transfer follows."""
+        """[O15] Edge blocks split their collectives, even if no transfer follows."""
         return collectives
 
     def offload_bytes(
         self, weights: Bytes, activations: Bytes, optimizer: Bytes
     ) -> tuple[Bytes, Bytes]:
-        """[O25] The larger of weights and activations forward; their sum and the optimizer state backward."""
+        """[O25] The larger of weights and activations forward; their sum plus the optimizer state backward."""
         return np.maximum(weights, activations), weights + activations + optimizer
 
     def step_offload_bytes(self, state: Bytes, gradients: Bytes) -> Bytes | None:
@@ -207,15 +207,15 @@ class Sc23(Edition):
         return None
 
     def backward_memory(self, gradients: Seconds, recomputation: Seconds) -> Seconds:
-        """[A14] Recomputation leaves the memory to offload traffic."""
+        """[A14] Recomputation does not delay offload traffic."""
         return gradients
 
     def offload_window(self, busy: Seconds, memory: Seconds) -> Seconds:
-        """[A38] The difference, whatever its sign."""
+        """[A38] The difference, even if negative."""
         return busy - memory
 
     def data_par_exposed(self, window: DataParallelWindow) -> Seconds:
-        """[O10] Last block, then all chunks but the last, then the rest of the last chunk."""
+        """[O10] The last block, then all chunks except the last, then the rest of the last chunk."""
         available, compute, last = self._windows(window)
         blocks = window.chunk_blocks
         traffic = blocks * window.collective
@@ -235,7 +235,7 @@ class Sc23(Edition):
     def data_par_bandwidth(
         self, window: DataParallelWindow
     ) -> tuple[BytesPerSecond, BytesPerSecond]:
-        """[O11] One chunk's bytes over the window of all chunks but the last; the slow-down adds to it."""
+        """[O11] One chunk's bytes over the window of all chunks except the last; the slowdown adds to the window."""
         available, compute, last = self._windows(window)
         transfer = np.where(window.shares_pipeline_network, window.p2p, 0.0)
         chunks = (window.interleaving - 1) * (available + compute * window.usage - transfer)
@@ -244,7 +244,7 @@ class Sc23(Edition):
 
     @staticmethod
     def _bandwidth(window: DataParallelWindow, time: Seconds) -> BytesPerSecond:
-        """Return network bytes of a chunk over a time; 0 where there is no time."""
+        """Return the network bytes of a chunk divided by a time; 0 if the time is not positive."""
         message = window.chunk_blocks * window.message
         rate: BytesPerSecond = np.divide(message, time, out=np.zeros_like(time), where=time > 0)
         return rate * window.traffic_factor
@@ -267,19 +267,19 @@ class Sc23(Edition):
         return window.pipeline_par * chunk, compute, last
 
     def in_flight(self, held: Count, microbatches: Count) -> Count:
-        """[A16] Interleaving holds more than there are in a short batch."""
+        """[A16] Interleaving holds more microbatches than a short batch has."""
         return held
 
     def offloaded_blocks(self, blocks: Count) -> Count | int:
-        """[O26] Two, however few there are."""
+        """[O26] Two, even if there are fewer."""
         return 2
 
     def first_stage_blocks(self, blocks: Count, missing: Count, stages: Count) -> Count:
-        """[O27] As many as the largest, even where another stage has the only odd block."""
+        """[O27] As many as the largest stage, even if another stage has the only odd block."""
         return blocks
 
     def offloaded_activations(self, working: Bytes, stored: Bytes, *, training: bool) -> Bytes:
-        """[O13] Working set and one block's store, in inference too, where nothing is stored."""
+        """[O13] The working set and the saved activations of one block, also in inference, which saves none."""
         return working + stored
 
     def offloaded_checkpoint(self, checkpoint: Bytes, *, training: bool) -> Bytes:
@@ -289,5 +289,5 @@ class Sc23(Edition):
     def useful_flops(
         self, forward: Flops, backward: Flops, optimizer: Flops, microbatches: Count
     ) -> Flops:
-        """[O12] The optimizer's FLOP count once per microbatch, though the step runs once per batch."""
+        """[O12] The optimizer's FLOP count once per microbatch, although the step runs once per batch."""
         return forward + backward + optimizer

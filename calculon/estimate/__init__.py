@@ -1,4 +1,4 @@
-"""Estimates of executions: one with all its parts, or the columns of many; and how sure their times are.
+"""Estimates of executions: single ones with all parts, or many as columns, with prediction intervals.
 
-The parts are layers and operators, groups of ranks and pipeline stages.
+The parts are layers and operators (rooflines), process groups and pipeline stages.
 """

@@ -1,4 +1,4 @@
-"""Interval of the time for every row of a table of executions."""
+"""Prediction interval of the time for every row of a table of executions."""
 
 import numpy as np
 
@@ -16,16 +16,16 @@ from calculon.plan.plan import PUBLISHED_NAMES
 
 @takes_either_order
 def bounds(model: Source | Model, found: Evaluation, system: Source | System) -> dict[str, Array]:
-    """Return the 90 % interval of the measured time of each row.
+    """Return the 90 % prediction interval of the measured time of each row.
 
     Args:
-        model, system: Those that the table was evaluated for.
-        found (with n rows): What :func:`calculon.evaluate` returned, or a search has as ``evaluation``.
+        model, system: Model and system for which the table was evaluated.
+        found (with n rows): Result of :func:`calculon.evaluate`, or ``evaluation`` of a search.
 
     Returns:
         Arrays of shape (n,), under the names of :data:`~calculon.declarations.statistics.BOUNDS`: both ends of the
-        interval in seconds; not-a-number in rows that are infeasible or of edition ``sc23``. Empty where all rows are
-        of that edition, which has no intervals.
+        interval in seconds; not-a-number in rows that are infeasible or of edition ``sc23``. Empty if all rows are of
+        edition ``sc23``, which has no intervals.
 
     Examples:
         >>> import calculon

@@ -1,4 +1,4 @@
-"""Estimate one execution: its statistics, its layers, and which processors work together."""
+"""Estimate of a single execution: statistics (time, memory, MFU), layers, and process groups."""
 
 import warnings
 from dataclasses import field
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 
 from calculon import inputs
-from calculon.base.display import Tabular, columns_of, drawn
+from calculon.base.display import Tabular, columns_of, draw_result
 from calculon.base.frozen import dataclass
 from calculon.base.records import only_values
 from calculon.base.units import GIB, between, duration, known, significant
@@ -50,16 +50,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Estimate(Tabular):
-    """One execution of a model on a system, and what it costs.
+    """Predicted cost of an execution of a model on a system.
 
     Attributes:
-        model, execution, system: What was asked.
+        model, execution, system: The inputs.
         edition: Edition of the cost model.
-        stats: The 96 published statistics by name, in published order, then those that only the edition has; ``describe
+        stats: The 96 published statistics by name, in published order, then statistics of the edition; ``describe
             stats`` explains them.
-        layers: One entry per layer of a block, when asked for.
-        preset: What filled in the execution; that of the execution's field where nothing is said.
-        origin: Where the execution came from.
+        layers: One entry per layer of a block, if requested.
+        preset: Preset that filled in the execution; None for the preset in the execution's field.
+        origin: Source of the execution.
     """
 
     model: Model
@@ -73,22 +73,22 @@ class Estimate(Tabular):
 
     @cached_property
     def interval(self) -> Interval | None:
-        """Where the residuals of a calibrated system alone put the measured time; else nothing."""
+        """Interval of the measured time from the residuals of a calibrated system alone; None without residuals."""
         return interval(self.model, self.system, self.execution, EDITIONS[self.edition])
 
     @cached_property
     def belief(self) -> "Belief | None":
-        """The interval of the measured time, the nearest measured runs, and what lies outside of them.
+        """Prediction interval of the measured time, nearest measured runs, and properties that no run has.
 
-        Nothing in edition ``sc23``.
+        None in edition ``sc23``.
         """
-        from calculon.estimate.validated_runs import belief  # a search does without
+        from calculon.estimate.validated_runs import belief  # most searches do not need it
 
         return belief(self.model, self.system, self.execution, self.stats)
 
     @property
     def bounds(self) -> dict[str, float | None]:
-        """Interval of the time, as columns of :func:`calculon.bounds`; None where it is unknown."""
+        """Prediction interval of the time, as columns of :func:`calculon.bounds`; None if unknown."""
         found, names = self.belief, tuple(BOUNDS)
         ends = (None, None) if found is None else (found.low, found.high)
         return dict(zip(names, ends, strict=True))
@@ -104,58 +104,58 @@ class Estimate(Tabular):
 
     @cached_property
     def groups(self) -> list[RankGroup]:
-        """The groups of ranks that work together: where they sit, the bytes that they move, and the time it takes."""
+        """Process groups: placement of the ranks, bytes, and communication time."""
         edition = EDITIONS[self.edition]
         return rank_groups(self.model, self.system, self.execution, edition, self.stats)
 
     @cached_property
     def domains(self) -> list[Domain]:
-        """The networks of which the groups of a mesh leave processors idle: 64 of 72 are used, say."""
+        """Networks on which the groups of a mesh leave processors idle, such as 64 used of 72."""
         return domains(self.system, self.execution)
 
     @cached_property
     def stages(self) -> list[dict[str, Any]]:
-        """Every pipeline stage: its blocks, the time of its passes of a microbatch, and the memory that it needs.
+        """Pipeline stages: blocks, pass times of a microbatch, and required memory.
 
-        Times are in seconds, the backward pass with what it spends on gradients of weights and on recomputation; memory
-        is in bytes, by the names of the statistics. ``hidden_time`` is what the passes of a microbatch take less on
-        average where they run in pairs, beside those of another (``ep_overlap: 1f1b``). Where ranks have two parts of
-        the model (ZBV, DualPipe, DualPipeV), ``parts`` are the first and the last block of both, counted from 1.
+        Times are in seconds; the backward pass includes weight gradients and activation recomputation. Memory is in
+        bytes, by the names of the statistics. ``hidden_time`` is the mean time per microbatch that overlapping forward
+        and backward passes save (``ep_overlap: 1f1b``). If ranks hold two parts of the model (ZBV, DualPipe,
+        DualPipeV), ``parts`` are the first and the last block of both, counted from 1.
         """
         edition = EDITIONS[self.edition]
         return stage_rows(evaluate_one(self.model, self.system, Plan.of(self.execution), edition))
 
     @cached_property
     def expert_parts(self) -> dict[str, Any]:
-        """Where the time of a block with experts goes, for one microbatch; empty of a model without experts."""
+        """Time of the parts of an MoE block for one microbatch; empty for models without experts."""
         if not self.model.has_experts:
             return {}
         return expert_parts(self.model, self.system, self.execution, EDITIONS[self.edition])
 
     @cached_property
     def context_exchange(self) -> dict[str, Any]:
-        """What a rank sends to ranks with other parts of its sequences; empty without context parallelism."""
+        """Context-parallel traffic of a rank; empty without context parallelism."""
         return context_exchange(self.model, self.system, self.execution, EDITIONS[self.edition])
 
     @cached_property
     def imbalance_headroom(self) -> float | None:
-        """Up to which imbalance of experts the memory suffices: rows of the busiest rank over the mean.
+        """Largest imbalance of experts that fits in memory: rows of the busiest rank over the mean.
 
-        At most ``expert_par``, or the capacity of experts; None where no rank has more rows than others.
+        At most ``expert_par``, or the capacity of experts; None if no rank has more rows than others.
         """
         edition = EDITIONS[self.edition]
         return imbalance_headroom(self.model, self.system, self.execution, edition)
 
     @property
     def terms(self) -> str:
-        """The edition, and in other editions than the published one the preset: ``corrected, megatron-lm``."""
+        """Edition, and the preset except in the published edition: ``corrected, megatron-lm``."""
         if self.edition == PUBLISHED:
             return self.edition
         return f"{self.edition}, {self.preset.name if self.preset else self.execution.preset}"
 
     @property
     def question(self) -> dict[str, Any]:
-        """What the estimate answers: model, system, edition, preset and execution, with hashes of the files."""
+        """Inputs of the estimate: model, system, edition, preset and execution, with hashes of the files."""
         known = {} if self.origin is None else self.origin.to_dict()
         return question(
             self.model,
@@ -166,11 +166,11 @@ class Estimate(Tabular):
         )
 
     def peers(self) -> dict[str, dict[str, int | list[int]]]:
-        """Return for each rank the ranks it works with: its group along each axis, and its next stage.
+        """Return the peers of each rank: its group along each axis, and the next pipeline stage.
 
-        A member is present only where the degree is above 1. Tensor-parallel ranks are neighbours, then come pipeline
-        stages, then replicas: ``rank = (d * pipeline_par + p) * tensor_par + t``; with ``mesh_order: tp-dp-pp``
-        replicas come before stages.
+        Only degrees above 1 have an entry. Tensor-parallel ranks are adjacent, then come pipeline stages, then
+        replicas: ``rank = (d * pipeline_par + p) * tensor_par + t``; with ``mesh_order: tp-dp-pp`` replicas come before
+        stages.
         """
         e = self.execution
         peers: dict[str, dict[str, int | list[int]]] = {}
@@ -204,11 +204,11 @@ class Estimate(Tabular):
         return fields | self.stats | names
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the document that the published tool writes: the statistics, then ``layers`` if asked for.
+        """Return the document of the published tool: the statistics, and ``layers`` if requested.
 
-        Other editions than the published one say their name between the two, the interval of the iteration time and
-        what it rests on, what each group of ranks moves where, and the question; where processors of a network stay
-        idle, how many; where the system was calibrated, the interval that its residuals alone give.
+        Editions other than the published one add their name, the prediction interval of the iteration time and its
+        evidence, the traffic of each process group, and the inputs. Networks with idle processors and the interval from
+        the residuals of a calibrated system are added if there are any.
         """
         document: dict[str, Any] = dict(self.stats)
         if self.edition != PUBLISHED:
@@ -238,25 +238,25 @@ class Estimate(Tabular):
     def plot(
         self, kind: str = "breakdown", *, interactive: bool = False, **options: Any
     ) -> "Figure | InteractiveFigure":
-        """Draw the estimate, as ``calculon plot`` does.
+        """Plot the estimate, as ``calculon plot`` does.
 
-        A notebook shows the picture where it is the last value of a cell; ``savefig`` writes it.
+        Notebooks show the figure if it is the last value of a cell; ``savefig`` writes it to a file.
 
         Args:
-            kind: ``breakdown`` (default): where time and memory go, against the capacity; ``schedule``: the passes of
-                each pipeline stage over time.
-            interactive: As the page in a browser draws it (extra ``web``): a plotly Figure. Its kinds are ``breakdown``
-                of time, ``memory``, ``traffic``, ``schedule``, ``operators`` and ``roofline``.
-            options: Of ``schedule``: ``microbatches``, how many are drawn (default: twice as many as stages).
+            kind: ``breakdown`` (default): time and memory by part, compared with the capacity; ``schedule``: the passes
+                of each pipeline stage over time.
+            interactive: Return a plotly Figure as on the web page (extra ``web``). Its kinds are ``breakdown`` of time,
+                ``memory``, ``traffic``, ``schedule``, ``operators`` and ``roofline``.
+            options: For ``schedule``: ``microbatches``, the number to draw (by default twice the number of stages).
 
         Raises:
-            SpecError: For another kind, and where the library is missing.
+            SpecError: For another kind, and if the library is missing.
 
         Examples:
             >>> figure = estimate("megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g").plot()
             >>> figure.savefig("breakdown.png")  # doctest: +SKIP
         """
-        return drawn(self, kind, interactive=interactive, **options)
+        return draw_result(self, kind, interactive=interactive, **options)
 
     def __repr__(self) -> str:
         e = self.execution
@@ -270,7 +270,7 @@ class Estimate(Tabular):
         stats = {name: value for name, value in self.stats.items() if value is not None}
         total, rate, expected = stats["total_time"], stats["sample_rate"], ""
         found, error = self.belief or self.interval, 0.0
-        if self.belief is not None:  # numbers have the digits that it leaves
+        if self.belief is not None:  # round to the digits that the interval supports
             error = (self.belief.high - self.belief.low) / 2
         if found is not None:
             ends = between(duration(found.low, error), duration(found.high, error))
@@ -301,23 +301,23 @@ def estimate(
 ) -> Estimate:
     """Estimate one execution.
 
-    In edition ``corrected`` an execution that is predicted to exceed tier-1 memory is estimated, too, if it fits with a
+    An execution in edition ``corrected`` that is predicted to exceed tier-1 memory is also estimated if it fits with a
     probability of at least 5 %: the statistic ``fits`` is this probability.
 
     Args:
         model, execution, system: A catalog name, the path of a file (``best.json#2`` of results), a mapping (also a row
-            of a frame), or a record; an execution also in words, as options of :func:`calculon.plan` and short names:
+            of a frame), or a record; an execution also in words, with options of :func:`calculon.plan` and short names:
             ``"tp=4 pp=2"`` on 8 processors, ``"tp=4 procs=64 batch=4M dtype=fp8"``.
-        layers: Also list the cost of every layer.
+        layers: True to list the cost of every layer.
         **words: Values of the execution in the words of plans, instead of its own: ``tp=4``, ``batch="4M"``. They may
             be the whole plan: ``estimate("llama-3-8b", "h100", tp=4)``.
-        edition: Edition of the cost model, or its name; by default that of the execution.
-        preset: Framework that fills in what is left out, by name or file; by default the execution's.
+        edition: Edition of the cost model, or its name; by default the edition of the execution.
+        preset: Framework whose preset fills in missing fields, by name or file; by default the execution's preset.
 
     Raises:
-        SpecError: For a malformed request; the message says where, what was expected and what was found.
-        Infeasible: When it cannot run on this system; ``reason`` is a short identifier, the message has the numbers.
-            Where memory is too small, ``needed``, ``available`` and ``tier`` have them too.
+        SpecError: For a malformed request; the message states the field, the expected and the actual value.
+        Infeasible: When the execution cannot run on this system; ``reason`` is a short identifier, and the message has
+            the numbers. For insufficient memory, ``needed``, ``available`` and ``tier`` have them, too.
 
     Examples:
         >>> result = estimate("megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g")
@@ -364,12 +364,12 @@ def _estimated(asked: inputs.Asked, one: Request, layers: object) -> Estimate:
 
 
 def _warn_of_length(asked: inputs.Asked, model: Model) -> None:
-    """Warn where the length of sequences was set in the model, while the execution states another."""
+    """Warn if the sequence length was set in the model, but the execution states another one."""
     length = asked.execution.seq_length
     chosen = model.origin is not None and "seq_size" in model.origin.changes
     if chosen and asked.origin is not None and length not in (0, model.seq_size):
         text = (
-            f"{asked.place}: seq_length {length:,} counts, not the seq_size {model.seq_size:,} that was set for the "
+            f"{asked.place}: seq_length {length:,} is used, not the seq_size {model.seq_size:,} that was set for the "
             "model; set seq_length instead"
         )
         warnings.warn(text, SpecWarning, stacklevel=4)

@@ -1,7 +1,7 @@
-"""Evaluate a table of executions: block costs once per distinct block, batch formulas on every row.
+"""Evaluation of tables of executions: block costs per distinct block, batch formulas for every row.
 
-The same functions serve one execution and a million. Row *i* of a table equals that row alone, bit for bit: every
-operation works element by element, and sums over layers run from first to last.
+One execution and a million use the same functions. Row *i* of a table equals the evaluation of that row alone, bit for
+bit: every operation is elementwise, and sums over layers run from first to last.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, overload
 import numpy as np
 
 from calculon import inputs
-from calculon.base.display import Tabular, drawn
+from calculon.base.display import Tabular, draw_result
 from calculon.base.errors import nearest
 from calculon.base.frozen import dataclass
 from calculon.base.records import columns, gather
@@ -40,17 +40,17 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure as InteractiveFigure
 
 CHUNK_ROWS = 16_384
-"""Rows whose batch formulas are evaluated at once: the temporaries stay in the cache."""
+"""Number of rows whose batch formulas are evaluated at once: temporaries of 128 KiB per column stay in the cache."""
 
 
 @dataclass(frozen=True)
 class Evaluation(Tabular):
-    """The statistics of a table of executions.
+    """Statistics of a table of executions.
 
     Attributes:
         plan: The executions.
-        codes (shape (rows,)): Why a row is infeasible, as a code of :data:`~calculon.plan.rules.all_rules.REASONS`; 0
-            is feasible.
+        codes (shape (rows,)): Infeasibility reason of each row, as a code of
+            :data:`~calculon.plan.rules.all_rules.REASONS`; 0 is feasible.
     """
 
     plan: Plan
@@ -61,21 +61,21 @@ class Evaluation(Tabular):
         return len(self.plan)
 
     def __getitem__(self, name: str) -> Array:
-        """Return a statistic by name: float64, one entry per row, not-a-number in rows that are infeasible.
+        """Return a statistic by name: float64, one entry per row, not-a-number in infeasible rows.
 
         Raises:
-            KeyError: When there is no statistic of this name; the message names the nearest.
+            KeyError: For an unknown statistic; the message names the nearest.
         """
         if name in self._values:
             return self._values[name]
         raise KeyError(self._unknown(name, self.names))
 
     def _unknown(self, name: object, known: tuple[str, ...]) -> str:
-        """Say what somebody may mean who asks for a name that there is not."""
+        """Return a message for an unknown name, with a suggestion."""
         if not isinstance(name, str):
             return f"columns are found by name, not by {name!r}; take selects rows"
         if name in (*NAMES, "reason"):
-            return f"{name!r} is no statistic; use column({name!r})"
+            return f"{name!r} is not a statistic; use column({name!r})"
         if name in [c.name for c in columns(CorrectedStats)]:
             return f"{name!r} needs edition {CORRECTED}"
         return f"no statistic {name!r}; " + (nearest(name, known) or "names lists all")
@@ -87,7 +87,7 @@ class Evaluation(Tabular):
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """Execution fields beside the statistics: the 23 published ones, in other editions with the optional ones."""
+        """Execution fields of the table: the 23 published ones, and the optional ones except in edition ``sc23``."""
         return PUBLISHED_NAMES if len(self._values) == len(columns(Stats)) else NAMES
 
     @property
@@ -97,7 +97,7 @@ class Evaluation(Tabular):
 
     @cached_property
     def reason(self) -> Array:
-        """Why a row cannot run, as a short identifier; empty for a feasible row."""
+        """Infeasibility reason of each row, as a short identifier; empty for a feasible row."""
         return np.array(REASONS)[self.codes]
 
     def take(self, rows: Array | slice) -> "Evaluation":
@@ -105,15 +105,15 @@ class Evaluation(Tabular):
         values = {name: column[rows] for name, column in self._values.items()}
         return Evaluation(self.plan.take(rows), self.codes[rows], values)
 
-    def beside(self, values: Mapping[str, Array]) -> "Evaluation":
-        """Return the table with further statistics, by name."""
+    def with_statistics(self, values: Mapping[str, Array]) -> "Evaluation":
+        """Return the table with additional statistics, given by name."""
         return Evaluation(self.plan, self.codes, {**self._values, **values})
 
     def column(self, name: str) -> Array:
         """Return a statistic, an execution field (named values as text) or ``reason`` by name.
 
         Raises:
-            KeyError: When there is none of this name; the message names the nearest.
+            KeyError: For an unknown name; the message names the nearest.
         """
         if name in self._values:
             return self._values[name]
@@ -125,7 +125,7 @@ class Evaluation(Tabular):
 
     @property
     def mfu(self) -> Array:
-        """Model FLOP utilisation of each row as a share of 1, as pages have it; not-a-number in edition ``sc23``.
+        """Model FLOP utilisation of each row as a fraction, as on pages; not-a-number in edition ``sc23``.
 
         Masked keys do not count where the attention kernel skips them (``attn_impl: flash``): the statistic
         ``mfu_causal``; of other kernels it is ``mfu``.
@@ -164,18 +164,18 @@ class Evaluation(Tabular):
         *,
         interactive: bool = False,
     ) -> "Figure | InteractiveFigure":
-        """Draw one statistic against another, and the executions that no other one beats in both.
+        """Plot one statistic over another, and mark the Pareto front.
 
         Args:
-            x, y: ``STATISTIC[:max|min]`` or ``num_procs``; without a sense, what is better for the statistic.
-            interactive: As the page in a browser draws plans (extra ``web``), with the best of each split: a plotly
-                Figure.
+            x, y: ``STATISTIC[:max|min]`` or ``num_procs``; by default the better direction of the statistic.
+            interactive: Return a plotly Figure as on the web page (extra ``web``), with the best execution of each
+                split.
 
         Raises:
-            SpecError: For an unknown statistic, and where the library is missing.
+            SpecError: For an unknown statistic, and if the library is missing.
             Infeasible: When no execution can run.
         """
-        return drawn(self, "scatter", interactive=interactive, x=x, y=y)
+        return draw_result(self, "scatter", interactive=interactive, x=x, y=y)
 
     def __repr__(self) -> str:
         return f"<Evaluation of {len(self):,} executions, {int(self.feasible.sum()):,} feasible>"
@@ -192,16 +192,16 @@ def evaluate(
     """Evaluate every row of a table of executions.
 
     Args:
-        model, system: As in :func:`calculon.estimate`; of a column of machines each row has its own.
-        plan: The executions: a table, or one plan as in :func:`calculon.estimate`. Rows that alone would be an error
-            are marked with their reason and hold not-a-number. Of a DataFrame what tables of results have beside
-            execution fields (statistics, say) is left out. In edition ``corrected`` degrees and batch are enough: a
-            preset fills in the rest, as in a file.
-        edition: Edition of the cost model, or its name, for all rows; by default each row has its own.
+        model, system: As in :func:`calculon.estimate`; a column of machines has one machine per row.
+        plan: The executions: a table, or one plan as in :func:`calculon.estimate`. Rows that would be an error alone
+            are marked with their reason and contain not-a-number. Other columns of result tables in a DataFrame (such
+            as statistics) are ignored. In edition ``corrected`` degrees and batch are enough: a preset fills in the
+            rest, as in a file.
+        edition: Edition of the cost model, or its name, for all rows; by default the edition of each row.
 
     Raises:
-        SpecError: For a malformed model or system, and for a missing or unknown field or column; never for a value of a
-            row.
+        SpecError: For a malformed model or system, and for a missing or unknown field or column; never for the value of
+            a row.
     """
     model, system = inputs.model(model), inputs.system(system)
     known = None if edition is None else find_edition(edition).name
@@ -225,7 +225,7 @@ def _fill(
     plan: Plan,
     edition: Edition,
 ) -> None:
-    """Evaluate some rows of one edition into a table of statistics, and mark those whose memory does not fit."""
+    """Evaluate rows of one edition into a table of statistics, and mark rows that do not fit in memory."""
     whole = len(rows) == len(plan)
     some = (system, plan) if whole else (of_rows(system, rows), plan.take(rows))
     for part, batch in evaluate_rows(model, *some, edition):
@@ -235,7 +235,8 @@ def _fill(
         all_fit = not found.any()
         good: Array | slice = slice(None) if all_fit else found == 0
         target: Array | slice = here[good]
-        if all_fit and here[-1] - here[0] == len(here) - 1:  # neighbours, in order
+        # Consecutive rows are written through a slice, which is faster than fancy indexing.
+        if all_fit and here[-1] - here[0] == len(here) - 1:
             target = slice(int(here[0]), int(here[-1]) + 1)
         stats = batch.stats
         for values_row, c in zip(values, edition.columns, strict=False):
@@ -282,6 +283,6 @@ def evaluate_rows(
 
 
 def evaluate_one(model: Model, system: System, plan: Plan, edition: Edition) -> Batch:
-    """Return the statistics of the only execution of a plan, which is valid."""
+    """Return the statistics of the only execution of a plan, which must be valid."""
     ((_, batch),) = evaluate_rows(model, system, plan, edition)
     return batch

@@ -1,4 +1,4 @@
-"""The imbalance of experts up to which the memory of an execution suffices."""
+"""Memory headroom for the imbalance of MoE experts."""
 
 from collections.abc import Sequence
 
@@ -15,10 +15,10 @@ from calculon.plan.plan import Plan, all_fields
 def imbalance_headroom(
     model: Model, system: System, execution: Execution, edition: Edition
 ) -> float | None:
-    """Return the largest share of the mean rows that the busiest rank may have, and the memory still suffices.
+    """Return the largest imbalance of experts that fits in memory: rows of the busiest rank over the mean.
 
-    In whole percent. The memory of a stage is linear in it. At most ``expert_par``, where one rank has all
-    rows, or the capacity of experts; None where no rank has more than others, or the execution does not fit as it is.
+    The result is in whole percent; the memory of a stage is linear in it. It is at most ``expert_par`` (one rank has
+    all rows), or the capacity of experts. None if no rank has more rows than others, or if the execution does not fit.
     """
     if not model.mixes or execution.expert_par == 1 or execution.moe_pad_to_capacity:
         return None
@@ -31,7 +31,8 @@ def imbalance_headroom(
     if low > there:
         return None
     while high > there:
-        # the fullest stage of some whose memory is linear: a chord lies above, so what fits by it does fit
+        # Memory is the maximum over stages, each linear in the imbalance, and so convex: a chord lies above the curve,
+        # and an imbalance that fits by the chord fits.
         found = min(most - 1, int(least + (there - low) / (high - low) * (most - least)))
         _, low = _needed(model, system, execution, edition, [found, found + 1])
         if low > there:
@@ -43,7 +44,7 @@ def imbalance_headroom(
 def _needed(
     model: Model, system: System, execution: Execution, edition: Edition, percents: Sequence[int]
 ) -> list[float]:
-    """Return bytes of tier 1 that an execution needs with each imbalance."""
+    """Return the required tier-1 bytes of an execution for each imbalance."""
     fields = all_fields(execution)
     rows = [fields | {"moe_imbalance_percent": percent} for percent in percents]
     batch = evaluate_one(model, system, Plan.from_records(rows), edition)

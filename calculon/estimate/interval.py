@@ -1,8 +1,8 @@
-"""The interval of the iteration time that follows from the residuals of a calibrated system.
+"""Prediction interval of the iteration time from the residuals of a calibrated system.
 
-Each part that was calibrated is made as slow and as fast as its residuals say, it alone; the changes of the iteration
-time are independent of each other and add in quadrature, slower and faster ones apart. Errors inside one part are taken
-as fully correlated: all its small operations err together, and all its large ones.
+Each calibrated part alone is made as slow and as fast as its residuals allow; the resulting changes of the iteration
+time are independent and add in quadrature, separately for slower and faster. Errors within a part are taken as fully
+correlated: all its small operations err together, and so do all its large ones.
 """
 
 import math
@@ -28,11 +28,10 @@ from calculon.hardware.residuals import TRAINING, Spread
 from calculon.hardware.system import System
 from calculon.plan.plan import Plan
 
-# Residuals of the kernels of a processor, and how far they move the time of a step.
+# Residuals of the kernels of a processor, and their effect on the time of a step.
 #
-# They stand for a processor on which no whole step was validated. Errors inside a kind of kernel are taken as fully
-# correlated, kinds as independent of each other (JCGM 100:2008, section 5.1.2), as in
-# :mod:`calculon.estimate.interval`.
+# They are used for processors without validated steps. Errors within a kind of kernel are taken as fully correlated,
+# and kinds as independent of each other (JCGM 100:2008, section 5.1.2), as in the interval below.
 
 PRODUCTS, MEMORY, COLLECTIVES = "products", "memory-bound kernels", "collectives"
 
@@ -47,16 +46,17 @@ _EXPOSED = (
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """Residuals by kind of kernel: logarithms of how much faster, and slower, nine of ten are at most."""
+    """Residuals by kind of kernel: logarithms of the largest speedup and slowdown, each for nine of ten kernels."""
 
     statistics: ClassVar = (_OPTIMIZER, *_EXPOSED, "total_time")
     down: Mapping[str, float]
     up: Mapping[str, float]
 
     def of(self, stats: Mapping[str, Array]) -> tuple[Array, Array]:
-        """Return how far the logarithm of the time of steps moves down and up.
+        """Return the downward and upward shifts of the logarithm of step times.
 
-        Collectives have the exposed times of a step, memory-bound kernels that of the optimizer, products the rest.
+        Collectives account for the exposed times of a step, memory-bound kernels for the optimizer, products for the
+        rest.
         """
         exposed = sum(np.asarray(stats[name], float) for name in _EXPOSED) / stats["total_time"]
         optimizer = np.asarray(stats[_OPTIMIZER], float) / stats["total_time"]
@@ -72,14 +72,14 @@ class Sides:
 
 
 def kernel_sides(system: System, datatype: str) -> Sides | None:
-    """Return the residuals of kernels of a system: of its calibration, or held out when its file was fitted.
+    """Return the residuals of kernels of a system: of its calibration, or of kernels held out from a fit of its file.
 
     Args:
         system: The system.
-        datatype: The type of its products.
+        datatype: Type of matrix products.
 
     Returns:
-        None where neither is known.
+        None if neither is known.
     """
     found: dict[str, list[Spread]] = {}
     for one in system.calibration.spreads:
@@ -110,10 +110,10 @@ def kernel_sides(system: System, datatype: str) -> Sides | None:
 
 @cache
 def assumed_sides() -> Sides:
-    """Return the residuals of kernels of a system whose kernels were not measured.
+    """Return the assumed residuals of kernels for a system whose kernels were not measured.
 
-    They are the largest of any measured system, in products together with half of the range of the shares of the peak
-    that these reach: the share of the system itself is an assumption.
+    They are the largest residuals of any measured system. For products, half of the range of the measured fractions of
+    the peak is added in quadrature, because the fraction of the system itself is an assumption.
     """
     stated = [_stated(name) for name in MEASURED]
     largest = {
@@ -131,18 +131,18 @@ def assumed_sides() -> Sides:
 
 
 MEASURED = ("a100_80g_sxm", "b200_sxm", "h100_80g_sxm", "h200_141g_sxm", "l40s")
-"""Systems of the catalog whose kernels were measured, one for each processor."""
+"""Catalog systems with measured kernels, one for each processor."""
 
 _NAMES = {
     PRODUCTS: "16-bit products, m, n, k from 1,024",
     MEMORY: "memory-bound, all",
     COLLECTIVES: "collectives, all",
 }
-"""Errors of held-out kernels in ``about.kernels`` by kind of kernel; products of other types have their own width."""
+"""Errors of held-out kernels in ``about.kernels`` by kind of kernel; other types of products have their own width."""
 
 
 def _kind_of(part: str, datatype: str) -> str:
-    """Return the kind of kernel that a part of a calibration is about; empty for none, and for whole iterations."""
+    """Return the kind of kernel of a calibrated part; empty for other parts, and for whole iterations."""
     if part == TRAINING:
         return ""
     if part.startswith("networks["):
@@ -154,7 +154,7 @@ def _kind_of(part: str, datatype: str) -> str:
 
 
 def _stated(name: str) -> Mapping[str, Any]:
-    """Return the errors of held-out kernels that a system of the catalog states in ``about.kernels``."""
+    """Return the errors of held-out kernels in ``about.kernels`` of a catalog system."""
     path = catalog.names("system").get(name)
     raw = catalog.whole("system", read_document(str(path)), str(path)) if path else {}
     about = raw.get("about") if isinstance(raw, Mapping) else None
@@ -163,20 +163,21 @@ def _stated(name: str) -> Mapping[str, Any]:
 
 
 MATTERS = 1e-4
-"""Relative change of the iteration time below which the residuals of a part do not count."""
+"""Relative change of the iteration time below which a part is ignored."""
 
 NAMED = 0.01
-"""Change of the iteration time over change of a part above which one without residuals is named."""
+"""Sensitivity of the iteration time to a part above which a part without residuals is reported."""
 
 _TRIED = 1.1
+"""Slowdown of a part that measures its sensitivity."""
 
-METHOD = "each part alone as slow and as fast as its residuals say; changes of the time in quadrature, by side"
+METHOD = "each part alone as slow and as fast as its residuals; changes of the time in quadrature, by side"
 METHOD_OF_TRAINING = "residuals of whole iterations"
 
 
 @dataclass(frozen=True, slots=True)
 class Influence:
-    """The iteration time in seconds when some operations of a part are as fast, and as slow, as its residuals say."""
+    """Iteration time in seconds if some operations of a part are as fast, and as slow, as its residuals allow."""
 
     part: str
     operations: str
@@ -186,14 +187,14 @@ class Influence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """Where the measured time of an iteration is expected.
+    """Prediction interval of the measured iteration time.
 
     Attributes:
-        level: With which probability: the least level of the parts that count.
-        low, high: Its bounds in seconds.
-        parts: The influence of each part with residuals alone, most first; those without influence are left out.
-        unknown: Parts that the time depends on and that have no residuals: the interval takes them as exact.
-        method: How it was found, in one line.
+        level: Probability of the interval: the smallest level of its parts.
+        low, high: Ends in seconds.
+        parts: Influence of each part with residuals, largest first; parts without influence are left out.
+        unknown: Parts that affect the time but have no residuals: the interval assumes that they are exact.
+        method: Method in one line.
     """
 
     level: float
@@ -204,19 +205,19 @@ class Interval:
     method: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data."""
+        """Return the interval as plain data."""
         return asdict(self)
 
 
 def interval(
     model: Model, system: System, execution: Execution, edition: Edition
 ) -> Interval | None:
-    """Return the interval of the iteration time of a valid execution; nothing for a system without residuals.
+    """Return the prediction interval of the iteration time of a valid execution; None for a system without residuals.
 
-    Residuals of whole iterations take precedence over those of parts, in the edition that they are of.
+    Residuals of whole iterations take precedence over residuals of parts, in their edition.
 
-    Source: quadrature of independent contributions: JCGM 100:2008 (GUM), section 5.1.2, here with the bounds of each
-    interval instead of standard deviations, as times are not linear in their parts.
+    Source: quadrature of independent contributions: JCGM 100:2008 (GUM), section 5.1.2, here with the ends of each
+    interval instead of standard deviations, because times are not linear in their parts.
     """
     spreads = [s for s in system.calibration.spreads if s.edition in ("", edition.name)]
     if not spreads:
@@ -256,7 +257,7 @@ def interval(
 def _joined(
     total: float, level: float, parts: Sequence[Influence], unknown: list[str], method: str
 ) -> Interval:
-    """Join the contributions of independent parts; one whose times are all slower does not make others faster."""
+    """Combine independent parts in quadrature; a part whose times are all slower does not make the total faster."""
     down = math.hypot(*(max(0.0, total - one.low) for one in parts))
     up = math.hypot(*(max(0.0, one.high - total) for one in parts))
     return Interval(
@@ -270,13 +271,13 @@ def _joined(
 
 
 def _parts(system: System, execution: Execution) -> Iterator[str]:
-    """Name the parts of a system that an execution can depend on."""
+    """Yield the names of the parts of a system that may affect an execution."""
     yield from (f"matrix.{execution.matmul_type}", f"vector.{execution.datatype}", "mem1", "mem2")
     yield from (f"networks[{number}]" for number in range(len(system.networks)))
 
 
 def _of_products(part: str) -> tuple[str, ...]:
-    """Return the names under which products of the type of a matrix engine have residuals of their own."""
+    """Return the names under which matrix products of a type may have separate residuals."""
     kind, _, datatype = part.partition(".")
     return (f"ext.gemm.{datatype}", f"ext.kernels.product.{datatype}") if kind == "matrix" else ()
 

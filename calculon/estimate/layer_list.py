@@ -1,6 +1,6 @@
-"""The table of the operators of a block: arithmetic, memory traffic, memory, messages and times of each layer.
+"""Table of the operators of a block: arithmetic, memory traffic, memory, messages and times of each layer.
 
-``llm --layers`` lists its published columns, ``block`` all of them (:mod:`calculon.estimate.operators`).
+``llm --layers`` lists the published columns, and ``block`` all of them (:mod:`calculon.estimate.operators`).
 """
 
 import math
@@ -65,7 +65,7 @@ class LayerTraffic:
 
 @record
 class LayerStats:
-    """The published columns of the layers of one block; the last axis of every array is *layer*."""
+    """Published columns of the layers of one block; the last axis of every array is *layer*."""
 
     SOURCE: ClassVar = "2.4"
 
@@ -87,7 +87,7 @@ class LayerStats:
 
 @record
 class CorrectedLayerStats(LayerStats):
-    """Those of the corrected edition: with the collectives of further axes."""
+    """Columns of the corrected edition: with the collectives of further axes."""
 
     axes: Seconds = stat(
         "{axis} collectives on the link", name="{axis}_comm_link_time", axis=FURTHER_NAMES
@@ -96,7 +96,7 @@ class CorrectedLayerStats(LayerStats):
 
 @record
 class OperatorStats(CorrectedLayerStats):
-    """All columns: with the work of recomputation, and the activation memory until the backward pass."""
+    """All columns: with activation recomputation, and activation memory until the backward pass."""
 
     recompute: LayerWork = part("recomputation")
     saved: Bytes = stat("activation memory that the layer adds", source="4.3")
@@ -104,14 +104,14 @@ class OperatorStats(CorrectedLayerStats):
 
 @dataclass(frozen=True, slots=True)
 class OperatorTable:
-    """The operators of one kind of block of an execution, for one microbatch on one processor.
+    """Operators of one kind of block of an execution, for one microbatch on one processor.
 
     Attributes:
-        labels: Of several kinds of block, the ``kind`` and of how many ``blocks`` it is.
-        layout, cost, choice: Layers, their costs, and how the execution runs them; arrays have one block.
-        experts_hidden (shape (2, passes, kinds of block, 1)): What passes by themselves hide of dispatch and combine of
-            experts.
-        ring_hidden (shape (passes, 1)): What attention hides of a ring of keys and values.
+        labels: With several kinds of block: the ``kind``, and its number of ``blocks``.
+        layout, cost, choice: Layers, their costs, and the choices of the execution; arrays have one block.
+        experts_hidden (shape (2, passes, kinds of block, 1)): Time of expert dispatch and combine that each pass hides
+            by itself.
+        ring_hidden (shape (passes, 1)): Time of a ring of keys and values that attention hides.
         stats: The columns.
     """
 
@@ -124,7 +124,7 @@ class OperatorTable:
     stats: OperatorStats
 
     def rows(self, record: type) -> Iterator[dict[str, Any]]:
-        """Yield the columns of a record by name, one mapping for each layer in order of execution."""
+        """Yield the columns of a record by name, as a mapping for each layer in order of execution."""
         values = [(column, column.of(self.stats).tolist()) for column in columns(record)]
         for i, layer in enumerate(self.layout.table.layers):
             row = {
@@ -137,11 +137,10 @@ class OperatorTable:
 def breakdown(
     model: Model, system: System, execution: Execution, edition: Edition
 ) -> list[dict[str, Any]]:
-    """List the layers of a block in order of execution, each with the published members.
+    """Return the layers of a block in order of execution, each with the published members.
 
-    Of several kinds of block, each layer also says its ``kind`` and of how many ``blocks`` it is.
-    Everything is shown whether or not the execution trains: backward and optimizer entries in inference too. The
-    execution must be valid.
+    With several kinds of block, each layer also has its ``kind`` and the number of ``blocks`` of the kind. Backward and
+    optimizer entries are included even for inference. The execution must be valid.
     """
     tables = operator_tables(model, system, Plan.of(execution), edition)
     shown = CorrectedLayerStats if edition.stats is CorrectedStats else LayerStats
@@ -149,7 +148,7 @@ def breakdown(
 
 
 _OF_TRAFFIC = {"fw_traffic", "bw_traffic", "recomm", "axes"}
-"""Members of operators that are made of their traffic."""
+"""Members of operators that derive from their traffic."""
 
 
 def operator_tables(
@@ -159,6 +158,7 @@ def operator_tables(
     system, (choice, step_choice, sizes) = edition.machine(system), only_choices(plan)
     shards = shard_count(plan.optimizer_sharding, plan.dp_shard, data_ranks(plan)).astype(float)
     if choice.in_halves:
+        # Two-batch overlap: cost half a microbatch, and double everything that is per microbatch afterwards.
         sizes = sizes.halved()
     for kind, labels in listed_kinds(model):
         layout = BlockLayout(model, system, choice.layout, sizes, edition, kind.layers)
@@ -187,6 +187,7 @@ def _stats(
 ) -> OperatorStats:
     """Return the columns of the layers of a layout."""
     table, edition, step = layout.table, layout.edition, optimizer.step
+    # The edition decides how often the work of recomputed layers counts; the identity matrix asks for each layer.
     repeated = table.flagged("recompute", choice, edition)
     counted = edition.recomputed_work(np.eye(len(table.layers))[..., None], repeated)
     fw, agrad, wgrad = (
@@ -222,7 +223,7 @@ def _stats(
 
 
 def _work(flops: Flops, accessed: Bytes, time: Seconds) -> LayerWork:
-    """Name the work of a pass; the intensity is 0 without arithmetic, and none (NaN) without traffic."""
+    """Return the work of a pass; the intensity is 0 without arithmetic, and NaN without traffic."""
     flops, accessed = flops[:, 0], accessed[:, 0]
     intensity = np.where(flops > 0, np.nan, 0.0)
     np.divide(flops, accessed, out=intensity, where=(flops > 0) & (accessed > 0))
@@ -230,7 +231,7 @@ def _work(flops: Flops, accessed: Bytes, time: Seconds) -> LayerWork:
 
 
 def _of_readers(stored: Bytes) -> Bytes:
-    """Take outputs that do not stay off the operators that save them as their input: none keeps less than nothing."""
+    """Subtract outputs that are not kept from later operators that save them as input, without negative results."""
     saved, owed = np.zeros_like(stored), 0.0
     for i, size in enumerate(stored):
         left = size + owed
@@ -239,7 +240,7 @@ def _of_readers(stored: Bytes) -> Bytes:
 
 
 def _axis_times(layout: BlockLayout, cost: LayerCost) -> Seconds:
-    """Time of the collectives of further axes in all passes: shape (axes, layers)."""
+    """Return the time of collectives of further axes in all passes: shape (axes, layers)."""
     times = np.zeros((len(FURTHER_NAMES), len(layout.table.layers)))
     for of_axis, axis in zip(times, FURTHER_NAMES, strict=True):
         rows = layout.table.collective_rows(axis)
@@ -248,7 +249,7 @@ def _axis_times(layout: BlockLayout, cost: LayerCost) -> Seconds:
 
 
 def _traffic(layout: BlockLayout, cost: LayerCost, index: int) -> LayerTraffic:
-    """Spread the rows of the collective layers over all layers, in a pass with traffic."""
+    """Return the traffic of one pass for all layers; 0 for layers without a collective."""
     rows, traffic = layout.table.collective_rows(), cost.traffic
 
     def spread(values: Array) -> Array:

@@ -1,9 +1,9 @@
-"""The probability that an execution fits in memory.
+"""Probability that an execution fits in memory.
 
-The logarithm of measured over predicted tier-1 memory of a run is taken to follow a Student t distribution around a
-mean. Both come from the measured runs of ``validation/``, where each source counts alike, and runs like the execution
-count more: of the same framework, the same sharding of weights, and the same class of models (dense or MoE). With few
-sources the distribution is wide: the variance between sources is then hardly known.
+The logarithm of measured over predicted tier-1 memory is modeled by a Student t distribution around a mean. Both come
+from the measured runs of ``validation/``. Sources have equal weights, and runs similar to the execution count more:
+with the same framework, the same sharding of weights, and the same class of models (dense or MoE). With few sources the
+distribution is wide, because the variance between sources is hardly known.
 
 Source: prediction of one more value from a sample of sources, Gelman et al., *Bayesian Data Analysis*, 3rd edition,
 section 3.2 (Student t with K - 1 degrees of freedom, variance inflated by 1 + 1 / K), with the effective number of
@@ -21,18 +21,18 @@ from calculon.estimate.source_errors import effective_number
 from calculon.estimate.student import probability, quantile
 
 FEWEST_SOURCES = 2
-"""Sources below which nothing is known of the variance between sources."""
+"""Number of sources below which the variance between sources is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryErrors:
-    """The distribution of the logarithm of measured over predicted tier-1 memory: Student t.
+    """Student t distribution of the logarithm of measured over predicted tier-1 memory.
 
     Attributes:
-        mean: Its mean; above 0 where runs needed more than predicted.
-        scale: Its scale.
-        freedom: Its degrees of freedom, at least 1.
-        runs, sources: Measured runs, and the sources that they are of.
+        mean: Mean; positive if runs needed more than predicted.
+        scale: Scale.
+        freedom: Degrees of freedom, at least 1.
+        runs, sources: Numbers of measured runs and of their sources.
     """
 
     mean: float
@@ -45,15 +45,15 @@ class MemoryErrors:
         """Return the probability that executions fit.
 
         Args:
-            needed (shape (n,)): Bytes of tier 1 that they need, as predicted.
-            usable: Bytes that there are for them.
+            needed (shape (n,)): Predicted tier-1 bytes of the executions.
+            usable: Usable bytes.
         """
         with np.errstate(divide="ignore"):
-            room = np.log(usable) - np.log(needed)
-        return probability((room - self.mean) / self.scale, self.freedom)
+            margin = np.log(usable) - np.log(needed)
+        return probability((margin - self.mean) / self.scale, self.freedom)
 
-    def room(self, level: float) -> float:
-        """Return the usable over the predicted memory with which an execution fits with a probability of `level`."""
+    def capacity_ratio(self, level: float) -> float:
+        """Return the ratio of usable to predicted memory at which an execution fits with probability `level`."""
         return math.exp(self.mean + self.scale * quantile(level, self.freedom))
 
 
@@ -63,7 +63,7 @@ def memory_errors(ratios: Array, sources: Array, weights: Array) -> MemoryErrors
     Args:
         ratios (shape (runs,)): Logarithms of measured over predicted memory.
         sources (shape (runs,)): Number of the source of each run, from 0 without gaps.
-        weights (shape (runs,)): How much each run counts.
+        weights (shape (runs,)): Weight of each run.
 
     Returns:
         None with fewer than :data:`FEWEST_SOURCES` sources.
@@ -74,6 +74,7 @@ def memory_errors(ratios: Array, sources: Array, weights: Array) -> MemoryErrors
     mean = float(np.average(ratios, weights=weights))
     effective = effective_number(of_source)
     variance = float(np.average((ratios - mean) ** 2, weights=weights))
+    # Unbiased; and of one more source
     variance *= effective / (effective - 1) * (1 + 1 / effective)
     return MemoryErrors(
         mean=mean,
@@ -85,18 +86,18 @@ def memory_errors(ratios: Array, sources: Array, weights: Array) -> MemoryErrors
 
 
 _LEAST_SCALE = 1e-6
-"""Scale of sources that agree to the byte, which tell nothing about others."""
+"""Smallest scale: sources that agree to the byte would otherwise exclude any error."""
 
 
 def _left(needed: float, usable: float) -> str:
-    """Return the memory that an execution leaves, or by how much it exceeds the usable memory."""
+    """Return the remaining memory of an execution, or its excess over the usable memory, as text."""
     if needed <= usable:
         return (
             f"{gib(usable - needed)} of {gib(usable)} are left, which is less than the memory error"
         )
     share = 100 * (needed / usable - 1)
     return (
-        f"it needs {gib(needed - usable)} ({share:.1f} %) more than the {gib(usable)} that are usable, "
+        f"it needs {gib(needed - usable)} ({share:.1f} %) more than the usable {gib(usable)}, "
         "which is less than the memory error"
     )
 
@@ -107,11 +108,11 @@ class MeasuredMemory:
 
     Attributes:
         fits: Probability that the execution fits.
-        level: Probability of fitting at which an execution is taken to fit.
-        error: Headroom that an execution needs to fit with this probability.
-        runs, sources: Measured runs, and the sources that they are of.
-        headroom: Usable over needed memory - 1 of the execution.
-        remark: That the execution may not fit; empty where it fits with probability `level`.
+        level: Probability of fitting above which an execution counts as fitting.
+        error: Headroom with which an execution fits with this probability.
+        runs, sources: Numbers of measured runs and of their sources.
+        headroom: Usable over needed memory of the execution, minus 1.
+        remark: Warning that the execution may not fit; empty if it fits with probability `level`.
     """
 
     fits: float
@@ -124,13 +125,13 @@ class MeasuredMemory:
 
 
 def measured_memory(errors: MemoryErrors, needed: float, usable: float) -> MeasuredMemory:
-    """Return the probability that an execution fits, with the evidence for it.
+    """Return the probability that an execution fits, with the evidence.
 
     Args:
-        errors: The distribution for executions like it.
-        needed, usable: Bytes of tier 1 that it needs, as predicted, and that there are for it.
+        errors: Distribution for similar executions.
+        needed, usable: Predicted and usable bytes of tier 1.
     """
-    fits, error = float(errors.fits(np.array(needed), usable)), errors.room(LEVEL) - 1
+    fits, error = float(errors.fits(np.array(needed), usable)), errors.capacity_ratio(LEVEL) - 1
     remark = ""
     if fits < LEVEL:
         remark = (

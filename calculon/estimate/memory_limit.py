@@ -1,7 +1,7 @@
-"""Executions that exceed the memory of a system: by more than the memory error, or perhaps not at all.
+"""Infeasible and uncertain executions: predicted memory exceeds the system by more or less than its error.
 
-Predicted memory has an error (:mod:`calculon.estimate.memory_error`). In all editions but the published one an
-execution that is predicted to exceed tier-1 memory is infeasible only if it fits with a probability below
+Predicted memory has an error (:mod:`calculon.estimate.memory_error`). Except in the published edition, an execution
+that is predicted to exceed tier-1 memory is infeasible only if it fits with a probability below
 :data:`~calculon.declarations.statistics.MAY_FIT`. Otherwise it is uncertain, and is evaluated like any other.
 """
 
@@ -22,10 +22,10 @@ from calculon.plan.rules.all_rules import check_memory
 
 
 def errors_of(model: Model, preset: str, zero_stage: str) -> MemoryErrors | None:
-    """Return the distribution of measured over predicted memory of executions like these.
+    """Return the distribution of measured over predicted memory for a class of executions.
 
     Args:
-        model, preset, zero_stage: Of the executions.
+        model, preset, zero_stage: Properties of the class.
 
     Returns:
         None if too few sources measured memory.
@@ -35,7 +35,7 @@ def errors_of(model: Model, preset: str, zero_stage: str) -> MemoryErrors | None
 
 
 def fits(batch: Batch) -> Array:
-    """Return the probability that the executions of a batch fit in tier-1 memory; not-a-number if it is unknown."""
+    """Return the probability that executions of a batch fit in tier-1 memory; not-a-number if unknown."""
     needed, usable = batch.capacity.proc_mem_tier1_cap_req, batch.system.usable[0]
     found = np.array(np.nan)
     if batch.edition.name == PUBLISHED:
@@ -48,14 +48,15 @@ def fits(batch: Batch) -> Array:
 
 
 def memory_codes(codes: Array, batch: Batch) -> Array:
-    """Mark rows of a batch whose memory does not fit, up to the memory error of tier 1.
+    """Mark rows of a batch that do not fit in memory, allowing for the memory error of tier 1.
 
     Args:
-        codes (shape (n,)): Codes of :data:`~calculon.plan.rules.all_rules.REASONS`; rows with 0 are marked.
+        codes (shape (n,)): Codes of :data:`~calculon.plan.rules.all_rules.REASONS`; rows with 0 are checked.
         batch: The batch of these rows.
     """
     needed, tolerance = batch.capacity, np.array(1.0)
     tier1, tier2 = needed.proc_mem_tier1_cap_req, needed.proc_mem_tier2_cap_req
+    # The tolerance needs the measured runs: skip it in the usual case that all executions fit.
     if batch.edition.name != PUBLISHED and (tier1 > batch.system.usable[0]).any():
         tolerance = _tolerance(batch)
     return check_memory(codes, tier1, tier2, batch.system, tolerance)
@@ -66,12 +67,14 @@ def _tolerance(batch: Batch) -> Array:
     found = np.array(1.0)
     for preset, zero_stage, rows in _classes(batch):
         errors = errors_of(batch.model, preset, zero_stage)
-        found = np.where(rows, 1.0 if errors is None else max(1.0, 1 / errors.room(MAY_FIT)), found)
+        found = np.where(
+            rows, 1.0 if errors is None else max(1.0, 1 / errors.capacity_ratio(MAY_FIT)), found
+        )
     return found
 
 
 def _classes(batch: Batch) -> Iterator[tuple[str, str, Array]]:
-    """Yield the presets and kinds of sharding of a batch, with the mask of their executions."""
+    """Yield the presets and ZeRO stages of a batch, each with a mask of their executions."""
     columns = batch.schedule.columns
     presets, stages = columns.preset, columns.zero_stage
     for preset, stage in product(np.unique(presets).tolist(), np.unique(stages).tolist()):

@@ -1,4 +1,4 @@
-"""The measured runs that are nearest to an execution, and what of it lies outside of all of them."""
+"""Measured runs that are nearest to an execution, and properties of the execution that no run has."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -14,26 +14,27 @@ from calculon.hardware.system import System
 from calculon.plan.columns import DEFAULTS
 
 NEAREST = 3
-"""Runs that a belief names."""
+"""Number of nearest runs to report."""
 
 UNNAMED = "system"
-"""The name of a system that has none."""
+"""Placeholder name of a system without a name."""
 
 _ALIKE_PEAK, _ALIKE_BANDWIDTH, _ROUNDING = 0.02, 0.25, 1e-6
-_WEIGHTS = np.array([0.5, 1, 0.5, 0.5, 0.25, 4, 1, 0.5])  # per factor of two; the last: tokens
+# Per factor of two; the last is for tokens
+_WEIGHTS = np.array([0.5, 1, 0.5, 0.5, 0.25, 4, 1, 0.5])
 _OTHER_KIND, _OTHER_PRESET, _OTHER_CLASS, _SAME_SOURCE = 2.0, 1.0, 4.0, 4.0
 
 
 def distance(some: Runs, facts: Mapping[str, Any]) -> Array:
-    """Return how far each run is from an execution.
+    """Return the distance of each run from an execution.
 
-    A factor of two counts 1 in parameters, 1/2 in processors, length of sequences, tokens of a processor and
-    tensor-parallel degree, 1/4 in stages; 4 in the peak rate of 16-bit arithmetic, 1 in the bandwidth of memory; 2
-    are added for arithmetic of another width, 1 for another preset, 4 where only one of both models has experts.
+    A factor of two counts 1 in parameters; 1/2 in processors, sequence length, tokens per processor and
+    tensor-parallel degree; 1/4 in stages; 4 in the 16-bit peak; 1 in memory bandwidth. Another width of arithmetic adds
+    2, another preset 1, and 4 if only one of the models is MoE.
 
     Args:
         some: The runs.
-        facts: What :func:`about` says of the execution.
+        facts: Result of :func:`about` for the execution.
     """
     tokens = facts["batch_size"] * facts["seq_size"] / facts["num_procs"]
     here = np.log2([*(float(facts[name]) for name in COMPARED), tokens])
@@ -44,7 +45,7 @@ def distance(some: Runs, facts: Mapping[str, Any]) -> Array:
 
 
 def nearest(some: Runs, away: Array) -> tuple[Run, ...]:
-    """Return the nearest runs; a second one of a source counts as farther, by 4, so that several sources speak."""
+    """Return the nearest runs; further runs of a source count as farther by 4, so that several sources appear."""
     away, found = away.copy(), []
     for _ in range(min(NEAREST, len(some))):
         number = int(away.argmin())
@@ -55,10 +56,10 @@ def nearest(some: Runs, away: Array) -> tuple[Run, ...]:
 
 
 def same_processor(some: Runs, system: System) -> Array:
-    """Return which runs were measured on the processor of a system, shape (runs,).
+    """Return a mask of the runs that were measured on the processor of a system, shape (runs,).
 
-    The system file names its processor; similar figures make no two processors the same. With other figures the same
-    processor is another machine (one with half the bandwidth, say): peak rates must agree within 2 %, and memory
+    The system file names its processor; similar figures do not identify a processor. With other figures the same
+    processor is another machine (such as one with half the bandwidth): peaks must agree within 2 %, and memory
     bandwidths within 25 %.
     """
     named = some.where("accelerator", system.provenance.processor)
@@ -68,7 +69,7 @@ def same_processor(some: Runs, system: System) -> Array:
 
 
 def relatives(some: Runs, system: System) -> Array:
-    """Return which runs were measured on the processor whose kernels a system borrows, shape (runs,)."""
+    """Return a mask of the runs on the processor whose kernels a system borrows, shape (runs,)."""
     lender = system.provenance.borrowed.get("kernels", "")
     of_lender = some.where("system", lender)
     names = {name for name, one in zip(some.columns["accelerator"], of_lender, strict=True) if one}
@@ -87,13 +88,13 @@ _CHOICES = {
 def outside(
     some: Runs, facts: Mapping[str, Any], execution: Execution, here: Array
 ) -> Iterator[str]:
-    """Yield what of an execution no measured run has, each in a sentence.
+    """Yield properties of an execution that no measured run has, as sentences.
 
     Args:
         some: The runs.
-        facts: What :func:`about` says of the execution.
+        facts: Result of :func:`about` for the execution.
         execution: The execution.
-        here: The runs of its processor (:func:`same_processor`).
+        here: Mask of the runs on its processor (:func:`same_processor`).
     """
     if not execution.training:
         yield "inference (validated runs are training steps)"
@@ -119,9 +120,9 @@ def outside(
 
 
 def fitted(some: Runs, facts: Mapping[str, Any], execution: Execution) -> Iterator[str]:
-    """Yield fields of an execution that were fitted to runs of models that are all larger, or all smaller.
+    """Yield fields of an execution that were fitted only to larger models, or only to smaller ones.
 
-    Arguments as in :func:`outside`. A field counts where its value is not the default.
+    Arguments as in :func:`outside`. Fields with default values are ignored.
     """
     for name in sorted({one for text in set(some.columns["fitted"]) for one in text.split()}):
         value = getattr(execution, name, None)
@@ -142,21 +143,21 @@ _ALIKE_SIZE = 0.01
 
 
 def called(facts: Mapping[str, Any]) -> str:
-    """Return what to call the system of an execution; one that was given as a mapping has no name of its own."""
+    """Return the name of the system of an execution; systems given as a mapping have no name."""
     name: str = facts["system"]
     return "this system" if name == UNNAMED else name
 
 
 def remark(some: Runs, facts: Mapping[str, Any], here: Array, related: Array, mfu: float) -> str:
-    """Return a sentence if a utilization is above every comparable measured one; else an empty string.
+    """Return a sentence if MFU exceeds every comparable measured run; else an empty text.
 
-    Comparable runs are of the processor and the width of arithmetic, and dense as the model is, or with experts as it
-    is. If there are none, those of a relative of the processor count.
+    Comparable runs have the same processor, width of arithmetic, and class (dense or MoE). If there are none, runs on a
+    relative of the processor are compared.
 
     Args:
         some, facts, here: As in :func:`outside`.
-        related: The runs of the relative (:func:`relatives`).
-        mfu: The utilization of the prediction, with causal attention.
+        related: Mask of the runs on the relative (:func:`relatives`).
+        mfu: MFU of the prediction, with causal attention.
     """
     dense = facts["experts"] == 0
     alike = (some.kinds == kind(facts["type"])) & ((some.numbers("experts") == 0) == dense)
@@ -165,6 +166,7 @@ def remark(some: Runs, facts: Mapping[str, Any], here: Array, related: Array, mf
     if not len(comparable):
         return ""
     best = some[int(comparable[some.numbers("mfu_causal")[comparable].argmax()])]
+    # Compare rounded percentages, because a smaller excess is not visible in the sentence.
     if round(100 * mfu) <= round(100 * best.mfu_causal):
         return ""
     where = f"on {best.processor}" if own else f"on its relative {best.processor}"

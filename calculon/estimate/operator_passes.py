@@ -1,4 +1,4 @@
-"""The passes over the operators of a block beside the roofs of the machine: what bounds each, and how close it comes.
+"""Roofline of the operators of a block: the bound of each pass, and its distance from the roof.
 
 Source: Williams et al., *Roofline*, CACM 52(4), 2009, doi:10.1145/1498765.1498785.
 """
@@ -24,28 +24,28 @@ ARITHMETIC, MEMORY, LAUNCH, COLLECTIVE = BOUNDS_OF_TIME = (
     "launch",
     "collective",
 )
-"""What most of the time of a pass is: of the engine, of tier-1 memory, of starting kernels, of a collective beside."""
+"""Limits of the time of a pass: matrix or vector engine, tier-1 memory, kernel launches, concurrent collective."""
 
 _PHASES = {FORWARD: 0, INPUTS: 1, WEIGHTS: 2, AGAIN: 0}
-"""The row of times of each pass; recomputation is the forward pass once more."""
+"""Row of times of each pass; activation recomputation repeats the forward pass."""
 
 _SAME = 1e-9  # relative: times that differ by rounding only
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorPass:
-    """One pass over one operator for one microbatch on one processor.
+    """Pass over one operator for one microbatch on one processor.
 
     Attributes:
-        operator, kind: Its name, and the kind of block that it is in; empty where there is one kind.
-        work: The pass: one of :data:`~calculon.estimate.operators.WORK_PASSES`.
-        kernel, engine, datatype: The kind of kernel, the engine that runs it, and the type of its arithmetic.
-        rate: How fast the system says such kernels are.
-        peak, bandwidth: Of the engine in FLOP/s, of tier-1 memory in B/s.
+        operator, kind: Name, and kind of block; empty if there is one kind.
+        work: Pass: one of :data:`~calculon.estimate.operators.WORK_PASSES`.
+        kernel, engine, datatype: Kind of kernel, the engine that runs it, and the type of its arithmetic.
+        rate: Speed of such kernels in the system.
+        peak, bandwidth: Peak of the engine in FLOP/s, bandwidth of tier-1 memory in B/s.
         flops, moved, time: FLOP, bytes moved in tier-1 memory, and seconds.
-        arithmetic, memory: Seconds of the arithmetic and of the traffic, before they are combined as the system says.
-        product: Of a matrix product: how many, rows and columns of the result, and the terms of each sum.
-        keys: Mean keys per query of fused attention; 0 of others.
+        arithmetic, memory: Seconds of arithmetic and of memory traffic, before the system combines them.
+        product: For a matrix product: batch, rows and columns of the result, and the depth of each sum.
+        keys: Mean keys per query of fused attention; 0 for other operators.
         bound: One of :data:`BOUNDS_OF_TIME`.
     """
 
@@ -69,17 +69,17 @@ class OperatorPass:
 
     @property
     def intensity(self) -> float | None:
-        """FLOP for each byte of traffic; None where either is nothing."""
+        """Arithmetic intensity in FLOP per byte; None without arithmetic or traffic."""
         return self.flops / self.moved if self.flops and self.moved else None
 
     @property
     def achieved(self) -> float:
-        """FLOP per second."""
+        """Achieved FLOP per second."""
         return self.flops / self.time
 
     @property
     def roof(self) -> float:
-        """What the machine could do at most of such work in FLOP/s."""
+        """Attainable FLOP/s of the machine at this arithmetic intensity."""
         return (
             self.peak
             if not self.moved
@@ -88,22 +88,22 @@ class OperatorPass:
 
     @property
     def at_roof(self) -> float:
-        """Seconds at the roof: arithmetic at the peak or traffic at the full bandwidth, whichever takes longer."""
+        """Seconds at the roof: the longer of arithmetic at the peak and traffic at the full bandwidth."""
         return max(self.flops / self.peak, self.moved / self.bandwidth)
 
     @property
     def share_of_roof(self) -> float:
-        """Time at the roof over the time."""
+        """Fraction of the roof: the time at the roof over the time."""
         return self.at_roof / self.time
 
 
 def operator_passes(found: Block) -> list[OperatorPass]:
     """Return the passes of the operators of a block that take time, in the order of the operators.
 
-    Collectives have a time of their own and are not among them.
+    Collectives are not included, because their time is separate.
 
     Args:
-        found: The block; FLOP, bytes and times are those that it tells.
+        found: The block, with its FLOP, bytes and times.
     """
     plan, edition = Plan.of(found.execution), EDITIONS[found.edition]
     rows = iter(found.operators)
@@ -126,6 +126,7 @@ def _of_table(table: OperatorTable, rows: Iterable[Mapping[str, Any]]) -> Iterat
             time, phase = row["time"][work], _PHASES[work]
             if not time:
                 continue
+            # Recomputation may be less than a forward pass (selective): scale the parts of the time with it.
             whole = row["time"][FORWARD] if work == AGAIN else time
             share = halves * time / whole if whole else 0.0
             arithmetic, memory, starting = (
@@ -154,7 +155,7 @@ def _of_table(table: OperatorTable, rows: Iterable[Mapping[str, Any]]) -> Iterat
 
 
 def _bound(system: System, time: float, arithmetic: float, memory: float, starting: float) -> str:
-    """Return what most of a time is."""
+    """Return the largest contribution to a time."""
     alone = float(system.combine(np.array(arithmetic), np.array(memory)))
     if time > max(alone, starting) * (1 + _SAME):
         return COLLECTIVE
@@ -164,7 +165,7 @@ def _bound(system: System, time: float, arithmetic: float, memory: float, starti
 
 
 def _sizes(product: Any, phase: int) -> tuple[float, float, float, float]:
-    """Return number, rows, columns and depth of the products ``(m, n) x (n, k)`` of a pass."""
+    """Return batch, rows, columns and depth of the products ``(m, n) x (n, k)`` of a pass."""
     batch, m, n, k = (float(_only(size)) for size in product)
     return ((batch, m, k, n), (batch, m, n, k), (batch, n, k, m))[phase]
 
@@ -175,7 +176,7 @@ def _only(size: Any) -> Any:
 
 
 def _datatype(kernel: Kernel, system: System) -> str:
-    """Return the type of arithmetic of a kernel."""
+    """Return the arithmetic type of a kernel."""
     known: list[tuple[str, Engine]] = [
         *system.matrix.items(),
         *(system.ext.matrix or {}).items(),
@@ -185,7 +186,7 @@ def _datatype(kernel: Kernel, system: System) -> str:
 
 
 def roofs(passes: Iterable[OperatorPass]) -> dict[tuple[str, str], float]:
-    """Return the peaks in FLOP/s that passes are beside, the highest first, by the kind of engine and type.
+    """Return the peaks in FLOP/s of passes by kind of engine and type, highest first.
 
     Fused attention runs on the matrix engine.
     """

@@ -1,4 +1,4 @@
-"""One block, operator by operator: arithmetic, memory traffic, collectives and time of each pass."""
+"""Operators of one block: arithmetic, memory traffic, collectives and time of each pass."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
@@ -37,7 +37,7 @@ from calculon.plan.plan import Plan
 from calculon.plan.rules.all_rules import check, raise_for
 from calculon.plan.rules.rule import Request
 
-# Where the time of a block with experts goes: attention, router, dispatch, products, combine, shared experts.
+# Time of an MoE block by part: attention, router, dispatch, products, combine, shared experts.
 
 ATTENTION, ROUTER, DISPATCH, PRODUCTS, COMBINE, SHARED, OTHER = EXPERT_PARTS = (
     "attention",
@@ -48,14 +48,14 @@ ATTENTION, ROUTER, DISPATCH, PRODUCTS, COMBINE, SHARED, OTHER = EXPERT_PARTS = (
     "shared experts",
     "other",
 )
-"""Parts of a block with experts, in order of execution; norm and residual of the second half are *other*."""
+"""Parts of an MoE block, in order of execution; norm and residual of the second half are *other*."""
 
 _ATTENDS = ("AttnBlock_", *(f"{prefix}_" for prefix in PREFIXES.values()))
-"""How names of layers of attention begin, with softmax or linear."""
+"""Name prefixes of attention layers, with softmax or linear."""
 
 
 def parts_of(layers: Sequence[Layer]) -> list[str]:
-    """Return the part that each layer of a block with experts belongs to."""
+    """Return the part of each layer of an MoE block."""
     modules = [layer.flags.module for layer in layers]
     routed = [i for i, module in enumerate(modules) if module == "moe"]
     products = [i for i in routed if layers[i].name.startswith("MlpBlock_Experts")]
@@ -78,19 +78,19 @@ def parts_of(layers: Sequence[Layer]) -> list[str]:
 
 
 def has_experts(layers: Sequence[Layer]) -> bool:
-    """Tell whether there are routed experts in a block."""
+    """Return True if a block has routed experts."""
     return any(layer.expert for layer in layers)
 
 
 def expert_parts(
     model: Model, system: System, execution: Execution, edition: Edition
 ) -> dict[str, Any]:
-    """Return the time of the parts of a block with experts, for a microbatch on one processor.
+    """Return the time of the parts of an MoE block, for a microbatch on one processor.
 
     Returns:
-        ``blocks``: how many have experts; ``parts``: for each of :data:`EXPERT_PARTS` that takes time its name, and
-        seconds ``computing`` and ``sending`` (on the link, hidden or not) in all passes. The mean of several kinds of
-        block with experts. Empty of a model without them.
+        ``blocks``: number of blocks with experts; ``parts``: for each of :data:`EXPERT_PARTS` that takes time, its
+        name and the seconds ``computing`` and ``sending`` (on the link, hidden or not) in all passes. With several
+        kinds of MoE block the mean. Empty for models without experts.
     """
     plan = Plan.of(execution)
     (choice, _, _), times, blocks = only_choices(plan), np.zeros((len(EXPERT_PARTS), 2)), 0
@@ -117,13 +117,13 @@ def expert_parts(
 
 
 def _times(table: OperatorTable, *, training: bool) -> Array:
-    """Return seconds of computing and sending of every layer in all passes that happen: shape (layers, 2)."""
+    """Return the seconds of computing and sending of every layer in all passes: shape (layers, 2)."""
     stats, layout = table.stats, table.layout
     work, traffic = [stats.fw.time], [stats.fw_traffic.time]
     if training:
         work += [stats.agrad.time, stats.wgrad.time, stats.recompute.time]
         traffic += [stats.bw_traffic.time, stats.recomm.time]
-    sending = sum(time[0] for time in traffic)  # of a block inside of a chunk
+    sending = sum(time[0] for time in traffic)  # index 0: a block inside a chunk, not at its edge
     for axis, further in table.cost.further.items():
         link = further.link[..., 0]
         sending[layout.table.collective_rows(axis)] += link.sum(axis=0) if training else link[0]
@@ -132,18 +132,18 @@ def _times(table: OperatorTable, *, training: bool) -> Array:
 
 FORWARD, INPUTS, WEIGHTS, AGAIN = "forward", "activation_grad", "weight_grad", "recompute"
 WORK_PASSES = (FORWARD, INPUTS, WEIGHTS, AGAIN)
-"""Passes over an operator: forward, gradients of its input and of its weights, and forward once more."""
+"""Passes over an operator: forward, gradient of the input, gradient of the weights, recomputed forward."""
 
 _PASS_OF_TRAFFIC = dict(zip(PASSES, (FORWARD, INPUTS, AGAIN), strict=True))
 
 _COLUMNS = dict(zip(WORK_PASSES, ("fw", "agrad", "wgrad", "recompute"), strict=True))
 _QUANTITIES = {"flops": "flops", "bytes": "mem_accessed", "time": "processing_time"}
-"""First and last parts of the names of columns."""
+"""First and last parts of column names."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """The operators of one block for one microbatch, on one processor.
+    """Operators of one block for one microbatch, on one processor.
 
     Attributes:
         model, execution, system: The three specs.
@@ -151,14 +151,14 @@ class Block:
         operators: In order of execution: ``name``, ``engine``, then ``flops``, ``bytes`` (moved in tier-1 memory) and
             ``time`` (s) by pass of :data:`WORK_PASSES`, ``weights`` and ``saved`` (bytes), and ``collectives``: for
             each its ``pass``, ``operation``, ``message`` and ``moved`` (bytes of the full array, and through each port:
-            those of the network's ``ops``, or with another ``coll_algo`` of a ring, as nccl-tests counts), ``time`` and
-            ``exposed`` (s), and of those that are not tensor-parallel their ``axis``. Where blocks next to pipeline
-            transfers have others, they are in ``edge_collectives``. In blocks with experts, each operator says its
-            ``part`` (:data:`~calculon.estimate.operators.EXPERT_PARTS`). Of several kinds of block, each also says
-            its ``kind``, and of how many ``blocks`` it is.
-        stats: The statistics of a block that :func:`calculon.estimate` reports, by name.
-        rows: The operators as a flat table: ``describe layers``, then recomputation, and activation memory as
-            ``saved``. Backward passes are there without training, too; collectives are sums.
+            as the network's ``ops`` state, or with another ``coll_algo`` as in a ring, like nccl-tests), ``time`` and
+            ``exposed`` (s), and the ``axis`` unless it is tensor parallelism. If blocks next to pipeline transfers have
+            other collectives, these are in ``edge_collectives``. In MoE blocks, each operator has its ``part``
+            (:data:`~calculon.estimate.operators.EXPERT_PARTS`). With several kinds of block, each operator also has
+            its ``kind`` and the number of ``blocks`` of the kind.
+        stats: Statistics of a block that :func:`calculon.estimate` reports, by name.
+        rows: Operators as a flat table: ``describe layers``, then recomputation, and activation memory as ``saved``.
+            Backward passes are included without training, too; collectives are sums.
     """
 
     model: Model
@@ -170,7 +170,7 @@ class Block:
     rows: list[dict[str, Any]] = field(repr=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values."""
+        """Return the block as plain values."""
         return {
             "model": {"name": self.model.name} | self.model.to_dict(),
             "execution": self.execution.to_dict(),
@@ -192,18 +192,18 @@ def block(
     preset: str | None = None,
     changes: Mapping[str, Any] | None = None,
 ) -> Block:
-    """List the operators of one block of a model, or of a part of it.
+    """Return the operators of one block of a model, or of a part of it.
 
     The whole model need not fit into memory.
 
     Args:
         model, execution, system, edition, preset: As in :func:`calculon.estimate`.
-        part: ``attention``, ``mlp`` or ``linear``: that part alone, as a model says it with the field ``part``.
+        part: ``attention``, ``mlp`` or ``linear`` for this part only, as with the field ``part`` of a model.
         changes: Fields of the execution to change first.
 
     Raises:
         SpecError: For a malformed request.
-        Infeasible: When it cannot run on this system.
+        Infeasible: When the execution cannot run on this system.
     """
     named = None if edition is None else find_edition(edition).name
     whole, machine = inputs.model(model), inputs.system(system)
@@ -265,7 +265,7 @@ def operators_of(table: OperatorTable, *, piped: bool) -> Iterator[dict[str, Any
 def _collectives(
     table: OperatorTable, tensor_exposed: Seconds, layer: int, kind: int
 ) -> Iterator[dict[str, Any]]:
-    """Yield the collectives of a layer in a block of one kind."""
+    """Yield the collectives of a layer in a kind of block."""
     layout, choice, one = table.layout, table.choice, table.layout.table.layers[layer]
     if one.collective is None:
         return
@@ -296,7 +296,7 @@ def _collectives(
 
 
 def _left(table: OperatorTable, axis: str, kind: int) -> Seconds:
-    """Exposed time of the collectives of a further axis: shape (passes, layers, 1)."""
+    """Return the exposed time of the collectives of a further axis: shape (passes, layers, 1)."""
     exposed = table.cost.further[axis].link.copy()
     if axis == "ep" and (rows := exchange_rows(table.layout.table)):
         exposed[:, rows] -= np.moveaxis(table.experts_hidden[:, :, kind], 0, 1)
@@ -312,7 +312,7 @@ def _through_port(
     message: Bytes,
     collective: Collective,
 ) -> Bytes:
-    """Bytes of a collective through each port; of a library of experts through all ports of a rank."""
+    """Return the bytes of a collective through each port; for an expert library, through all ports of a rank."""
     which = collective.group if collective.axis == "cp" else ""
     group = layer_group(collective.axis, layout.sizes, choice, layout.system, which)
     if collective.routing is not None:
@@ -326,23 +326,24 @@ def _through_port(
     return bus_factor(operation, int(group.ranks[0])) * message
 
 
-# What context-parallel ranks send in a block, how even their shares of attention are, and what hides their ring.
+# Context parallelism: traffic of a block, balance of attention, and overlap of the ring with attention.
 
 SENT = ("message", "moved", "time", "exposed")
-"""Members of a row of traffic that are means over blocks: bytes, bytes through the port, and seconds."""
+"""Members of a traffic row that are means over blocks: bytes, bytes through the port, and seconds."""
 
 
 def context_exchange(
     model: Model, system: System, execution: Execution, edition: Edition
 ) -> dict[str, Any]:
-    """Return what a rank sends to ranks with other parts of its sequences, for a microbatch.
+    """Return the context-parallel traffic of a rank for a microbatch.
 
     Returns:
         ``imbalance``: attention of the busiest rank over the mean. ``sent``: a row for each collective and pass, with
-        its ``name`` (of the layer), ``pass``, ``operation``, how many ``blocks`` have it, and of the mean of these
-        ``message`` and ``moved`` (bytes of the array, and through the port), ``time`` and ``exposed`` (s). ``ring``,
-        where keys and values go round one: its ``steps``, and of the forward pass the time of a ``transfer`` and of the
-        ``attention`` beside it (s), of the first kind of block that has one. Empty without context parallelism.
+        the ``name`` of its layer, ``pass``, ``operation``, the number of ``blocks`` that have it, and means over these
+        blocks: ``message`` and ``moved`` (bytes of the array, and through the port), ``time`` and ``exposed`` (s).
+        ``ring``, if keys and values are passed around a ring: its ``steps``, and for the forward pass the times of a
+        ``transfer`` and of the concurrent ``attention`` (s), for the first kind of block with a ring. Empty without
+        context parallelism.
     """
     if execution.context_par == 1:
         return {}
@@ -376,7 +377,7 @@ def context_exchange(
 
 
 def _sent(table: OperatorTable) -> Iterator[dict[str, Any]]:
-    """Yield the collectives of context parallelism of a block, with the names of their layers."""
+    """Yield the context-parallel collectives of a block, with the names of their layers."""
     for operator in operators_of(table, piped=False):
         for sent in operator["collectives"]:
             if sent.get("axis") == AXIS:
@@ -384,7 +385,7 @@ def _sent(table: OperatorTable) -> Iterator[dict[str, Any]]:
 
 
 def _ring(table: OperatorTable, system: System) -> dict[str, Any]:
-    """Return steps of a ring, and times of a transfer and of the attention beside it; nothing without a ring."""
+    """Return the steps of a ring, and the times of a transfer and of the concurrent attention; empty without a ring."""
     number, layers = ring_row(table.layout.table), table.layout.table
     if number is None:
         return {}
@@ -397,7 +398,7 @@ def _ring(table: OperatorTable, system: System) -> dict[str, Any]:
     if not count:
         return {}
     link = table.cost.further[AXIS].link[0, number]
-    halves = 2 if table.choice.in_halves else 1  # the table adds both halves up
+    halves = 2 if table.choice.in_halves else 1  # the table contains the sum of both halves
     return {
         "steps": count + 1,
         "transfer": link.item() / halves / count,

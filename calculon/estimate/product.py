@@ -1,4 +1,4 @@
-"""A matrix product alone, and beside a copy between host and processor on a second stream."""
+"""Time of a matrix product, alone or concurrent with a host-device copy on a second stream."""
 
 from dataclasses import replace
 
@@ -14,21 +14,21 @@ from calculon.declarations.named_values import DATATYPE_BYTES
 from calculon.hardware.system import System
 
 PREFERRED = ("bfloat16", "float16")
-"""Types that a product has by default, where a system has them."""
+"""Default types of a product, if a system has them."""
 
 _STORED = {"tfloat32": "float32"}
-"""Type in memory of a type that only arithmetic has."""
+"""Storage type of types that exist in arithmetic only."""
 
 
 @dataclass(frozen=True, slots=True)
 class MatrixProduct:
-    """A product ``(m, k) x (k, n)`` on a processor.
+    """Product ``(m, k) x (k, n)`` on a processor.
 
     Attributes:
-        m, n, k: The result has m rows and n columns, each element of which is a sum over k.
+        m, n, k: Rows and columns of the result, and the depth of each sum.
         datatype: Type of the arithmetic.
         flops, accessed: FLOP, and bytes moved in tier-1 memory: both operands and the result once.
-        arithmetic, memory, time: Seconds of the arithmetic, of the traffic, and of both as the system combines them.
+        arithmetic, memory, time: Seconds of arithmetic, of memory traffic, and of both as the system combines them.
     """
 
     system: System
@@ -44,21 +44,21 @@ class MatrixProduct:
 
     @property
     def share_of_peak(self) -> float:
-        """Rate as a share of the peak of the engine."""
+        """Achieved rate as a fraction of the peak of the engine."""
         return self.flops / self.time / self.system.product_engine(self.datatype).peak
 
 
 @dataclass(frozen=True, slots=True)
-class BesideCopy:
-    """A product and a copy that begin together on two streams; times in seconds.
+class ConcurrentCopy:
+    """Product and copy that start together on two streams; times in seconds.
 
     Attributes:
         size: Bytes of the copy between tier 2 (host) and tier 1.
         copy: Time of the copy.
-        share: Share of the bandwidth of tier-1 memory that the copy takes while it runs.
+        share: Fraction of tier-1 bandwidth that the copy takes while it runs.
         product: Time until the product ends.
         together: Time until both have ended.
-        hidden: What running beside each other saves: the sum of both times alone, less `together`.
+        hidden: Time that the overlap saves: the sum of both times alone, minus `together`.
     """
 
     size: float
@@ -70,10 +70,10 @@ class BesideCopy:
 
 
 def datatype_of(system: System, asked: str | None = None) -> str:
-    """Return the type of arithmetic that is asked for, or a system's usual one.
+    """Return the requested type of arithmetic, or the default type of a system.
 
     Raises:
-        SpecError: For a type that the matrix engine does not have.
+        SpecError: For a type that the matrix engine lacks.
     """
     known = system.matmul_types
     if asked is None:
@@ -85,7 +85,7 @@ def datatype_of(system: System, asked: str | None = None) -> str:
 
 
 def matrix_product(system: System, m: int, n: int, k: int, datatype: str) -> MatrixProduct:
-    """Time a product as a layer of a model: :func:`calculon.cost.layer_cost.layer_times`."""
+    """Return the time of a product as a layer of a model: :func:`calculon.cost.layer_cost.layer_times`."""
     stored = _STORED.get(datatype, datatype)
     choice = replace(
         ONE_RANK, datatype=stored, matmul_dtype="same" if stored == datatype else datatype
@@ -104,29 +104,28 @@ def matrix_product(system: System, m: int, n: int, k: int, datatype: str) -> Mat
 
 
 def copy_time(system: System, size: float) -> float:
-    """Time of a copy between tier 2 and tier 1, on a stream of its own."""
+    """Return the time of a copy between tier 2 and tier 1 on its own stream."""
     moved = system.mem2.time(np.array([float(size)]))
     return float(system.ext.launch.bounded(moved, 1.0)[0])
 
 
-def beside_copy(product: MatrixProduct, size: float) -> BesideCopy:
-    """Run a product and a copy at the same time.
+def with_concurrent_copy(product: MatrixProduct, size: float) -> ConcurrentCopy:
+    """Return the times of a product and a concurrent copy.
 
-    Copy engines take no multiprocessors, so the arithmetic is as fast as alone. The copy takes its share of tier-1
-    bandwidth while it runs, and the traffic of the product the rest; what is left of the product when the copy ends
-    runs as fast as alone.
+    Copy engines use no multiprocessors, so arithmetic is not slowed down. The copy takes its share of tier-1 bandwidth
+    while it runs, and the product gets the rest; after the copy ends, the remaining product runs at full speed.
 
     Source: NVIDIA, *CUDA C++ Best Practices Guide*, *Asynchronous and Overlapping Transfers with Computation*: copies
-    from and to pinned host memory run beside kernels of other streams.
+    from and to pinned host memory overlap with kernels of other streams.
     """
     system = product.system
     copy = copy_time(system, size)
     share = min(1.0, float(system.mem1.time(np.array([float(size)]))[0]) / copy)
-    slowed = _beside(product, share)
-    finished = copy / slowed
+    slowed = _slowed_time(product, share)
+    finished = copy / slowed  # fraction of the product that is done when the copy ends
     ends = slowed if finished >= 1 else copy + (1 - finished) * product.time
     together = max(ends, copy)
-    return BesideCopy(
+    return ConcurrentCopy(
         size=size,
         copy=copy,
         share=share,
@@ -136,8 +135,8 @@ def beside_copy(product: MatrixProduct, size: float) -> BesideCopy:
     )
 
 
-def _beside(product: MatrixProduct, share: float) -> float:
-    """Time of a product to which a share of tier-1 bandwidth is not left."""
+def _slowed_time(product: MatrixProduct, share: float) -> float:
+    """Return the time of a product while another stream takes a share of tier-1 bandwidth."""
     if share == 1 and product.memory:
         return np.inf
     system = product.system

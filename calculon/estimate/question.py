@@ -1,4 +1,4 @@
-"""The question that a result answers, as the result carries it: specs with their hashes, edition, preset, options."""
+"""Inputs of a result, as the result states them: specs with their hashes, edition, preset, options."""
 
 import warnings
 from collections.abc import Mapping
@@ -15,12 +15,12 @@ from calculon.version import __version__
 def question(
     model: Model, system: System, edition: str, preset: Preset, **asked: Any
 ) -> dict[str, Any]:
-    """Return the question of a result as plain data.
+    """Return the inputs of a result as plain data.
 
     Args:
-        model, system: What was asked.
+        model, system: The specs.
         edition: Edition of the cost model.
-        preset: What filled in the execution, or what a search tried.
+        preset: Preset that filled in the execution, or that a search tried.
         **asked: Further members: the execution, or the options of a search.
     """
     return {
@@ -40,14 +40,14 @@ def _about(record: Model | System) -> dict[str, Any]:
 def warn_of_differences(
     place: str, known: Mapping[str, Any], model: Model, system: System
 ) -> list[str]:
-    """Warn of each spec whose content is not what a result was computed with, and return the warnings.
+    """Warn about specs whose content differs from the inputs of a result, and return the warnings.
 
-    A spec of another name, or with values set now, was chosen on purpose.
+    A spec with another name, or with changed values, was chosen on purpose and gives no warning.
 
     Args:
-        place: The result, for the message.
-        known: Its question.
-        model, system: What is used now.
+        place: Name of the result, for the message.
+        known: Its inputs.
+        model, system: The current specs.
     """
     texts = []
     for kind, record in (("model", model), ("system", system)):
@@ -66,6 +66,6 @@ def _differs(place: str, kind: str, then: Mapping[str, Any], now: Origin) -> str
     before, after = str(then["sha256"])[:12], now.digest[:12]
     name = stated_name(then)
     return (
-        f"{place}: the {kind} {now.name} is another than {name} with which the result was computed (SHA-256 "
+        f"{place}: the {kind} {now.name} differs from {name}, with which the result was computed (SHA-256 "
         f"{after}... now, {before}... then)"
     )

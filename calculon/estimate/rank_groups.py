@@ -1,4 +1,4 @@
-"""Process groups of one execution: the ranks that work together, their networks, and bytes through ports in a step."""
+"""Process groups of one execution: their ranks, networks, and traffic through ports in a step."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace
@@ -50,20 +50,20 @@ from calculon.hardware.system import System
 from calculon.plan.mesh import DEGREES, rooms, strides
 from calculon.plan.plan import Plan
 
-# Networks of a mesh whose instances have more processors than its groups use.
+# Networks of a mesh with more processors per instance than the groups use.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Domain:
-    """A network of which every instance leaves processors idle, so that all groups sit evenly.
+    """Network whose instances leave processors idle, so that all groups are placed evenly.
 
-    Idle processors are not among ``num_procs``: nothing is counted of them, neither time nor rates.
+    Idle processors are not part of ``num_procs``: they count neither for time nor for rates.
 
     Attributes:
-        network, size: Its number, and the processors that an instance has.
-        used: How many of them the groups use.
-        instances: How many instances the execution takes.
-        idle: Processors of these that it does not use, in total.
+        network, size: Number of the network, and processors of an instance.
+        used: Processors of an instance that the groups use.
+        instances: Instances that the execution takes.
+        idle: Idle processors of these instances in total.
     """
 
     network: int
@@ -73,12 +73,12 @@ class Domain:
     idle: int
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data."""
+        """Return the domain as plain data."""
         return asdict(self)
 
 
 def domains(system: System, execution: Execution) -> list[Domain]:
-    """Return the networks of which a mesh leaves processors idle, from the inside out; none where all are used."""
+    """Return the networks with idle processors in a mesh, from the inside out; none if all processors are used."""
     nested = nested_networks(system)
     used = [int(np.asarray(room).item()) for room in rooms(Plan.of(execution), system)]
     count = prod(getattr(execution, name) for name in DEGREES)
@@ -96,22 +96,22 @@ def domains(system: System, execution: Execution) -> list[Domain]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankGroup:
-    """The process groups of one kind of parallelism.
+    """Process groups of one kind of parallelism.
 
     Attributes:
-        kind: That of an axis: ``tensor``, ``pipeline``, ``data``; with hybrid sharding (HSDP) ``shards``, the replicas
-            that share one state, and ``copies``, those that hold the same share, in place of ``data``. Where routed
-            experts have replicas of their own, these are ``expert data``, ``expert shards``, ``expert copies``.
-        ranks, groups: Ranks of a group, and how many groups there are.
-        stride: Distance of the numbers of the ranks of a group; of its clusters, where it has any.
-        members: Members of a group that one instance of each network joins: ranks, nodes, or groups of nodes; 1 where
-            it is not used.
+        kind: Kind of an axis: ``tensor``, ``pipeline``, ``data``; with hybrid sharding (HSDP) ``shards`` (replicas that
+            share one state) and ``copies`` (ranks with the same shard) instead of ``data``. If routed experts have
+            separate replica groups, these are ``expert data``, ``expert shards``, ``expert copies``.
+        ranks, groups: Ranks of a group, and number of groups.
+        stride: Distance between the ranks of a group, or between its clusters if there are any.
+        members: Members of a group in one instance of each network: ranks, nodes, or groups of nodes; 1 if the network
+            is not used.
         bytes: Bytes through the port of one rank to each network in a step.
-        link_time, exposed_time: Seconds of a step on the link, and of them not hidden. Exposed time of data parallelism
-            is divided between its kinds of groups as their time on the link, which passes at the same time on networks
-            that differ.
-        near, near_stride: Ranks of a cluster, and the distance of their numbers: parts of sequences, of which replicas
-            are further away.
+        link_time, exposed_time: Seconds of a step on the link, and the part of them that is not hidden. The exposed
+            data-parallel time is divided between kinds of groups in proportion to their link times, which overlap on
+            different networks.
+        near, near_stride: Ranks of a cluster, and the distance between them: context-parallel ranks, with replicas
+            further apart.
     """
 
     kind: str
@@ -127,7 +127,7 @@ class RankGroup:
 
     @property
     def example(self) -> str:
-        """The ranks of the group of rank 0: ``0-7``, or ``0, 8, ..., 504``, or of clusters ``0-3, 16-19, ...``."""
+        """Ranks of the group of rank 0: ``0-7``, or ``0, 8, ..., 504``, or clusters ``0-3, 16-19, ...``."""
         if self.near > 1:
             first = replace(self, ranks=self.near, stride=self.near_stride, near=1).example
             last = (self.ranks // self.near - 1) * self.stride
@@ -140,7 +140,7 @@ class RankGroup:
         return f"0, {self.stride}, ..., {numbers[-1]}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data; of the networks, those that the group uses."""
+        """Return the group as plain data, with the networks that it uses."""
         each = enumerate(zip(self.members, self.bytes, strict=True))
         return {
             "kind": self.kind,
@@ -166,10 +166,10 @@ def rank_groups(
     edition: Edition,
     stats: Mapping[str, float | None],
 ) -> list[RankGroup]:
-    """Return the groups of an execution that have more than one rank.
+    """Return the process groups of an execution with more than one rank.
 
-    The execution must be valid; `stats` are its statistics. Bytes are those of a rank of the stage whose traffic takes
-    longest, counted as its time is: transfers of a pipeline that spans several networks are all on the outermost.
+    The execution must be valid; `stats` are its statistics. Bytes are for a rank of the stage with the longest traffic,
+    consistent with its time: transfers of a pipeline that spans several networks all count for the outermost.
     """
     plan, system = Plan.of(execution), edition.machine(system)
     model = model.executed(training=execution.training)
@@ -196,11 +196,11 @@ def rank_groups(
 
 
 _TIMES = {"tp": ("tp_comm", "recomm")}
-"""Statistics of the time of an axis where there are several, without ``_link_time`` and ``_exposed_time``."""
+"""Statistics of the time of an axis with several, without ``_link_time`` and ``_exposed_time``."""
 
 
 def _seconds(stats: Mapping[str, float | None], *names: str) -> tuple[float, float]:
-    """Return time on the link and exposed time."""
+    """Return link time and exposed time."""
     link, exposed = (
         sum(stats[f"{name}_{which}_time"] or 0.0 for name in names) for which in ("link", "exposed")
     )
@@ -234,7 +234,7 @@ def _rank_group(
 
 
 def _pipeline_group(batch: Batch) -> ProcessGroup:
-    """Return the stages of a pipeline."""
+    """Return the process group of the stages of a pipeline."""
     schedule = batch.schedule
     if schedule.choice.meshed:
         return axis_group(schedule, batch.system, "pp")
@@ -242,11 +242,11 @@ def _pipeline_group(batch: Batch) -> ProcessGroup:
 
 
 _Clusters = tuple[int, int, int]
-"""Distance of the ranks of a cluster, how many there are, and the distance of clusters."""
+"""Distance between the ranks of a cluster, ranks per cluster, and distance between clusters."""
 
 
 def _spaced(ranks: int, clusters: _Clusters, apart: int = 1) -> _Clusters:
-    """Return the same of a group of so many ranks, which are some apart; no clusters where all are alike."""
+    """Return the clusters of a group whose ranks are `apart` ranks apart; no clusters if distances are equal."""
     distance, near, stride = clusters
     if apart > 1:
         return 1, 1, stride * max(apart // near, 1)
@@ -259,7 +259,7 @@ def _spaced(ranks: int, clusters: _Clusters, apart: int = 1) -> _Clusters:
 
 
 def _data_groups(batch: Batch, clusters: _Clusters, times: tuple[float, float]) -> list[RankGroup]:
-    """Return the groups of ranks with the same weights: all of them, or with hybrid sharding shards and copies."""
+    """Return the groups of ranks with equal weights: all of them, or with hybrid sharding shards and copies."""
     schedule, system, traffic = batch.schedule, batch.system, batch.pipeline.traffic.total
     sharding = STRATEGIES[schedule.choice.zero_stage].sharding
     cost, (synced, _) = CollectiveCost(system, schedule), batch.stage.synced
@@ -268,6 +268,7 @@ def _data_groups(batch: Batch, clusters: _Clusters, times: tuple[float, float]) 
     experts = synced.experts is not None
     if not cut and not experts:
         whole = data_group(schedule, system, schedule.data_ranks)
+        # The same function computes times and bytes, so both describe the same collectives.
         moved = traffic(replace(cost, bytes=True))
         return [_of_replicas("data", batch, whole, clusters, 1, moved, times)]
     link, exposed = times
@@ -275,6 +276,7 @@ def _data_groups(batch: Batch, clusters: _Clusters, times: tuple[float, float]) 
     def part(kind: str, group: ProcessGroup, clusters: _Clusters, apart: int = 1) -> RankGroup:
         these = replace(cost, copies=group.copies, experts=group.experts)
         moved = traffic(replace(these, bytes=True))
+        # Groups of different kinds overlap, so their times do not add up to the link time.
         time = float(traffic(these).item())
         share = time / link if link else 0.0
         seconds = time, exposed * share
@@ -305,20 +307,20 @@ def _of_replicas(
     moved: Bytes,
     times: tuple[float, float],
 ) -> RankGroup:
-    """Return groups of ranks with the same weights, which are so many of them apart."""
+    """Return groups of ranks with equal weights that are `apart` such ranks apart."""
     ranks = int(np.asarray(group.ranks).item())
     near_stride, near, stride = _spaced(ranks, clusters, apart)
     return _rank_group(kind, batch, group, stride, moved, times, near, near_stride)
 
 
 def _expert_clusters(batch: Batch) -> _Clusters:
-    """Return how far apart the replicas of routed experts are; on stated networks as if all axes were numbered."""
+    """Return the distances between the replicas of routed experts; for stated networks, as in a mesh of all axes."""
     distance, near, stride = (int(np.asarray(n).item()) for n in replica_strides(batch.schedule))
     return distance, near, stride
 
 
 def _members(group: ProcessGroup, system: System) -> tuple[int, ...]:
-    """Return the members that each network joins; all on the outermost one where they are not spread evenly."""
+    """Return the members on each network; all on the outermost one if they are not placed evenly."""
     ranks, stride = np.asarray(group.ranks, np.int64), group.stride
     placed = group.placed(system)
     near = 1 if group.near is None else group.near
@@ -331,7 +333,7 @@ def _members(group: ProcessGroup, system: System) -> tuple[int, ...]:
 
 
 def _pipeline_bytes(batch: Batch) -> Bytes:
-    """Bytes of the pipeline's transfers: shape (networks, 1)."""
+    """Return the bytes of the pipeline's transfers: shape (networks, 1)."""
     ends, mirrored = batch.stage.embedding_head, batch.pipeline.mirrored_gradient
     shared = None if ends is None else ends.shared_gradient
     moved = pipeline_volume(batch.stage.transfers, shared, mirrored, batch.schedule, batch.system)
@@ -340,7 +342,7 @@ def _pipeline_bytes(batch: Batch) -> Bytes:
 
 
 def _layer_bytes(axis: str, model: Model, batch: Batch, choice: BlockChoice, sizes: Sizes) -> Bytes:
-    """Bytes of the collectives of layers along an axis: shape (networks, 1)."""
+    """Return the bytes of the collectives of layers along an axis: shape (networks, 1)."""
     system, edition, schedule = batch.system, batch.edition, batch.schedule
 
     def passed(segment: Segment, choice: BlockChoice) -> Array:
@@ -350,12 +352,14 @@ def _layer_bytes(axis: str, model: Model, batch: Batch, choice: BlockChoice, siz
         having = [layout.table.layers[row] for row in layout.table.collective_rows(axis)]
         passes = tensor_volumes(having, layout.network.along(axis), choice, edition)
         total: Array = passes.sum(axis=0) if choice.training else passes[0]
+        # Both halves of a microbatch have separate collectives.
         return 2 * total if choice.in_halves else total
 
     kinds = kinds_of_block(model)
     layout = schedule.layout
     counts: list[Weight] = [kind.count for kind in kinds]
     if batch.pipeline.uneven is not None and layout is not None and layout.of_kind is not None:
+        # The slowest stage determines the time, and its kinds of block can differ from the average.
         counts = [batch.pipeline.uneven.of_slowest(own) for own in layout.of_kind]
         schedule = batch.pipeline.slowest_schedule
     mean = mean_of([passed(kind, choice) for kind in kinds], counts)

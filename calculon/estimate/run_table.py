@@ -1,7 +1,7 @@
-"""Measured training steps, and what the model says about them: the rows of ``validation/runs.csv``.
+"""Measured training steps with their predictions: the rows of ``validation/runs.csv``.
 
-The runs are those of the studies under ``validation/``: one for each measured whole training step that edition
-``corrected`` was compared with. ``calculon lv --edition corrected --runs FILE`` writes them.
+The runs come from the studies under ``validation/``: one for each measured whole training step with which edition
+``corrected`` was compared. ``calculon lv --edition corrected --runs FILE`` writes them.
 """
 
 import csv
@@ -30,7 +30,7 @@ from calculon.hardware.system import System
 from calculon.plan.plan import NAMES
 
 FILE = "validation/runs.csv"
-"""The file of runs, below the root of the catalog."""
+"""File of runs, relative to the root of the catalog."""
 
 FACTORS = {
     "software": 1.25,
@@ -40,19 +40,19 @@ FACTORS = {
     "sharding of weights": 1.25,
     "experts": 8.0,
 }
-"""Weight of a run that has each in common with an execution, relative to one that has not.
+"""Weight of a run that shares each feature with an execution, relative to a run that does not.
 
-Models with experts have kernels, exchanges and waits of their own, of which dense runs say little. The others matter
-less: with 1.25, 1.5, 2 or 3 for each, intervals of other sources hold 0.86 to 0.92 of the dense rows. They were chosen
-with these shares in sight.
+MoE models have their own kernels, all-to-all exchanges and load imbalance, about which dense runs say little. The other
+features matter less: with factors of 1.25, 1.5, 2 or 3 for each, intervals from other sources contain 0.86 to 0.92 of
+the dense rows. The factors were chosen with these shares known.
 """
 
 MEMORY_GAINS = (3.0, 3.0, 3.0)
-"""How much more a run counts for the memory of an execution of the same framework, of one that also splits the weights
-over ranks, and of the same class of models (dense or MoE). They were not tuned."""
+"""Additional weights of a run for the memory of an execution: of the same framework, with the same sharding of weights,
+and with the same class of models (dense or MoE). They were not tuned."""
 
 SMALL_MODEL = 1e9
-"""Parameters below which a model is small: its kernels wait for the host."""
+"""Number of parameters below which a model is small: the host limits its kernels."""
 
 RANGES = {
     "num_procs": "{:,.0f} processors",
@@ -63,41 +63,41 @@ RANGES = {
     "microbatch_size": "microbatches of {:,.0f} sequences",
     "domain": "{:,.0f} processors on the fastest network",
 }
-"""Numbers of which pages tell that none of the runs has as many, in words."""
+"""Numbers for which pages report that they are outside the range of all runs, in words."""
 
 COMPARED = (
     *(name for name in RANGES if name not in ("microbatch_size", "domain")),
     "peak",
     "bandwidth",
 )
-"""Numbers that a distance between runs counts."""
+"""Numbers that contribute to the distance between runs."""
 
 BITS_16 = ("bfloat16", "float16")
-"""Types that validated runs tell no differences between."""
+"""Types that are not distinguished in validated runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A measured training step, and what the model says about it.
+    """Measured training step with its prediction.
 
     Attributes:
-        source, study, label: Where it was published: the source, its study under ``validation/``, and the row.
-        preset, system, type: The preset and the system of the study, and the type of matrix arithmetic.
-        accelerator, family: The processor and its generation, as the system file states them (:class:`Provenance`);
-            empty if it does not.
+        source, study, label: Publication: the source, its study under ``validation/``, and the row.
+        preset, system, type: Preset and system of the study, and type of matrix arithmetic.
+        accelerator, family: Processor and generation, as the system file states them (:class:`Provenance`); empty if it
+            does not.
         peak, bandwidth: Rate of matrix arithmetic in 16 bits in FLOP/s, and bandwidth of tier-1 memory in B/s.
         domain: Processors of the fastest network.
-        num_procs, tensor_par, pipeline_par, data_par, microbatch_size, batch_size, seq_size, hidden: Of the execution
-            and the model; the sequence in tokens.
-        parameters, experts: Of the model; 0 experts is one without.
+        num_procs, tensor_par, pipeline_par, data_par, microbatch_size, batch_size, seq_size, hidden: Values of the
+            execution and the model; the sequence length is in tokens.
+        parameters, experts: Values of the model; 0 experts for dense models.
         schedule, zero_stage, recompute, overlap: Named choices of the execution: ``pp_schedule``, ``zero_stage``,
             ``activation_recompute``, ``tensor_par_overlap``.
         measured, predicted: Seconds of a step.
-        mfu, mfu_causal: Model FLOP utilisation as measured, with full and with causal attention.
-        measured_memory, predicted_memory: Bytes of a processor, where measured.
-        parts: Shares of the parts of the predicted time in percent, in the order of
+        mfu, mfu_causal: Measured model FLOP utilization, with full and with causal attention.
+        measured_memory, predicted_memory: Bytes of a processor, if measured.
+        parts: Percentages of the parts of the predicted time, in the order of
             :data:`~calculon.declarations.statistics.ALL_PARTS_OF_TIME`, separated by spaces.
-        fitted: Fields of executions whose values in a preset were fitted with the run in sight, separated by spaces.
+        fitted: Fields of executions whose preset values were fitted to the run, separated by spaces.
         functional: 1 for a functional test of a framework, in deterministic mode; else 0.
         citation: Author, year, title, table.
     """
@@ -140,25 +140,25 @@ class Run:
 
     @property
     def error(self) -> float:
-        """Predicted over measured time - 1, in percent."""
+        """Predicted over measured time, minus 1, in percent."""
         return 100 * (self.predicted / self.measured - 1)
 
     @property
     def memory_error(self) -> float | None:
-        """Predicted over measured memory - 1, in percent."""
+        """Predicted over measured memory, minus 1, in percent."""
         if self.measured_memory is None or self.predicted_memory is None:
             return None
         return 100 * (self.predicted_memory / self.measured_memory - 1)
 
     @property
     def processor(self) -> str:
-        """The processor in short: ``A100``."""
+        """Short name of the processor, such as ``A100``."""
         return short_name(self.system)
 
 
 @dataclass(frozen=True)
 class Runs:
-    """The runs of a file, as columns of text; a record is made when it is asked for."""
+    """Runs of a file, as text columns; records are created on access."""
 
     columns: Mapping[str, Sequence[str]]
 
@@ -169,13 +169,13 @@ class Runs:
         return Run(**{f.name: _value(f.type, self.columns[f.name][number]) for f in fields(Run)})
 
     def numbers(self, name: str) -> Array:
-        """Return a column of numbers."""
+        """Return a numeric column."""
         if name not in self._numbers:
             self._numbers[name] = np.array(list(map(float, self.columns[name])))
         return self._numbers[name]
 
     def where(self, name: str, value: str) -> Array:
-        """Return which runs have a value in a column."""
+        """Return a mask of the runs with a value in a column."""
         return np.array([one == value for one in self.columns[name]], bool)
 
     @classmethod
@@ -185,27 +185,27 @@ class Runs:
         return cls({name: [_text(getattr(run, name)) for run in some] for name in names})
 
     def of_framework(self, preset: str) -> Array:
-        """Return which runs are of the framework of a preset."""
+        """Return a mask of the runs with the framework of a preset."""
         wanted = framework(preset)
         return np.array([one == wanted for one in self._frameworks], bool)
 
     def sources(self, rows: Array) -> int:
-        """Return how many sources some runs are of."""
+        """Return the number of sources of selected runs."""
         return len(set(np.array(self.columns["source"])[rows].tolist()))
 
     @cached_property
     def kinds(self) -> Array:
-        """The kind of arithmetic of each run, as a code (:func:`kind`)."""
+        """Kind of arithmetic of each run, as a code (:func:`kind`)."""
         return np.array([kind(one) for one in self.columns["type"]])
 
     @cached_property
     def by_source(self) -> SourceErrors:
-        """Errors of the runs by source; each study of a source counts alike."""
+        """Errors of the runs by source; the studies of a source have equal weights."""
         return self._errors(self.columns["source"], self.columns["study"])
 
     @cached_property
     def by_processor(self) -> SourceErrors:
-        """Errors of the runs by processor, each source of a processor alike: for one that has no runs."""
+        """Errors of the runs by processor, with equal weights of its sources: for processors without runs."""
         return self._errors(self.columns["accelerator"], self.columns["source"])
 
     def _errors(self, groups: Sequence[str], parts: Sequence[str]) -> SourceErrors:
@@ -220,12 +220,12 @@ class Runs:
 
     @cached_property
     def evidence(self) -> Array:
-        """The runs that intervals rest on: no fit of a preset saw them, and they are no functional tests."""
+        """Mask of the runs that intervals use: not used in the fit of a preset, and not functional tests."""
         return self.where("fitted", "") & self.where("functional", "0")
 
     @cached_property
     def contexts(self) -> Array:
-        """What runs may have in common with an execution, in the order of :data:`FACTORS`, as codes."""
+        """Features that runs may share with an execution, in the order of :data:`FACTORS`, as codes."""
         codes, generations = self._software, self._generations
         context = (
             [codes[software(one)] for one in self.columns["preset"]],
@@ -242,16 +242,16 @@ class Runs:
     ) -> MemoryErrors | None:
         """Return the distribution of measured over predicted memory for a class of executions.
 
-        Runs whose settings were stated by hand, and not by the preset of a framework, do not count: what a framework
-        keeps, gathers and reserves is part of its preset.
+        Runs whose settings were stated by hand instead of a framework's preset do not count: the preset includes what a
+        framework stores, gathers and reserves.
 
         Args:
-            preset: The preset of the executions.
-            splits_weights: Whether ranks keep their share of the weights only.
-            experts: Whether the model has experts.
+            preset: Preset of the executions.
+            splits_weights: True if weights are sharded.
+            experts: True for MoE models.
 
         Returns:
-            None where too few sources measured memory.
+            None if too few sources measured memory.
         """
         key = preset, splits_weights, experts
         if key not in self._memory_errors:
@@ -272,6 +272,7 @@ class Runs:
             np.array(split, bool) == splits_weights,
             (self.numbers("experts")[rows] > 0) == experts,
         )
+        # Runs that share nothing keep a weight of 1, so that new classes also have a distribution.
         likeness = 1.0 + np.array(MEMORY_GAINS) @ np.array(alike)
         measured, predicted, sources, studies = (
             [columns[name][i] for i in rows]
@@ -291,7 +292,8 @@ class Runs:
         splits_weights: bool,
         experts: bool,
     ) -> Array:
-        """Return what runs may have in common with an execution, with the code -1 for what no run has."""
+        """Return the features of an execution that runs may share; -1 for values that no run has."""
+        # No run has code -1: unknown values match none, and give all runs the same weight.
         generation = self._generations.get(family, -1) if family else -1
         small = parameters < SMALL_MODEL
         named = self._software.get(software(preset), -1)
@@ -299,7 +301,7 @@ class Runs:
 
     @cached_property
     def shares(self) -> Array:
-        """Shares of the parts of the predicted time, shape (parts, runs)."""
+        """Fractions of the parts in the predicted time, shape (parts, runs)."""
         cells = [float(cell) for one in self.columns["parts"] for cell in one.split()]
         return (
             np.array(cells).reshape(len(self), -1).T / 100
@@ -309,7 +311,8 @@ class Runs:
 
     @cached_property
     def features(self) -> Array:
-        """What :func:`distance` compares of each run, shape (features, runs)."""
+        """Features of each run for :func:`distance`, shape (features, runs)."""
+        # Logarithms: a factor of 2 is equally far at 8 and at 8,000 processors.
         named = [self.numbers(name) for name in COMPARED]
         return np.log2(np.array([*named, self.numbers("batch_size") * named[2] / named[0]]))
 
@@ -337,7 +340,7 @@ class Runs:
 
 
 def framework(preset: str) -> str:
-    """Return the framework of a preset, of which there may be several.
+    """Return the framework of a preset; several presets may belong to a framework.
 
     >>> framework("megatron-lm-ub"), framework("torchtitan")
     ('megatron-lm', 'torchtitan')
@@ -346,7 +349,7 @@ def framework(preset: str) -> str:
 
 
 def software(preset: str) -> str:
-    """Return the framework of a preset, and its year if the preset is of an earlier time.
+    """Return the framework of a preset, with the year for presets of older versions.
 
     >>> software("megatron-lm-ub"), software("megatron-lm-2021")
     ('megatron-lm', 'megatron-lm-2021')
@@ -356,7 +359,7 @@ def software(preset: str) -> str:
 
 
 def kind(datatype: str) -> int:
-    """Return a code for a type of arithmetic: those of one width are one kind, but for TF32."""
+    """Return a code for a type of arithmetic: types of equal width are one kind, except TF32."""
     return 19 if datatype == "tfloat32" else int(8 * ENGINE_BYTES[datatype])
 
 
@@ -374,9 +377,9 @@ def _text(value: Any) -> str:
 
 @cache
 def runs() -> Runs:
-    """Return the runs of the catalog; none where the file is not there.
+    """Return the runs of the catalog; empty if the file does not exist.
 
-    A column that a file does not have takes its default.
+    Columns that the file lacks have their default.
     """
     names = [field.name for field in fields(Run)]
     try:
@@ -390,7 +393,7 @@ def runs() -> Runs:
 
 
 def about(model: Model, system: System, execution: Execution) -> dict[str, Any]:
-    """Return the fields of a :class:`Run` that follow from an execution, without what was measured."""
+    """Return the fields of a :class:`Run` that follow from an execution, without measured values."""
     same = (field.name for field in fields(Run) if field.name in NAMES)
     return {
         "system": document_stem(plain_name(system.name)),
@@ -412,6 +415,6 @@ def about(model: Model, system: System, execution: Execution) -> dict[str, Any]:
 
 
 def peak(system: System) -> float:
-    """Return the rate of matrix arithmetic in 16 bits in FLOP/s; without one, the highest."""
+    """Return the 16-bit peak rate of matrix arithmetic in FLOP/s; without 16-bit types, the highest peak."""
     known = [system.matrix[name].peak for name in BITS_16 if name in system.matrix]
     return max(known or [engine.peak for engine in system.matrix.values()])

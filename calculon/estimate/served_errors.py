@@ -1,15 +1,14 @@
-"""Ranges of figures of served models, by how far published rows were from the model.
+"""Prediction ranges of serving figures, from the errors of published measurements.
 
 The rows are in ``validation/served.csv``, which ``scripts/render`` writes from the studies of served models under
 ``validation/serving``: measured over predicted values, each row with its class
 (:class:`~calculon.declarations.serving_classes.ServedClass`) and its source. Nothing was fitted to them.
 
-A range is the interval of a source that nobody has seen, as for training steps
-(:class:`~calculon.estimate.source_errors.SourceErrors`): each source counts alike, rows that have parts of the class in
-common count more (:data:`FACTORS`), and with few sources the range is wide. If a single source
-has rows of a class, its error and the error of the class are not distinguishable: the range is widened in quadrature by
-the error that one more class has. The range of a class that no row has contains the ranges of all classes with rows,
-and is widened likewise.
+A range is the prediction interval of a new source, as for training steps
+(:class:`~calculon.estimate.source_errors.SourceErrors`): sources have equal weights, rows that share parts of the class
+count more (:data:`FACTORS`), and with few sources the range is wide. If a class has rows of a single source only, its
+error cannot be separated from the error of the class: the range is widened in quadrature by the error of one more
+class. The range of a class without rows contains the ranges of all classes with rows, and is widened likewise.
 """
 
 import csv
@@ -38,31 +37,31 @@ from calculon.estimate.source_errors import SourceErrors, equal_weights
 from calculon.estimate.student import quantile
 
 FILE = "validation/served.csv"
-"""The file, below the root of the catalog."""
+"""File of rows, relative to the root of the catalog."""
 
 FIGURES = {"ttft": "time to first token", "tpot": "time per token", "output_rate": "tokens/s"}
-"""Figures that published rows have, with their names."""
+"""Figures with published rows, and their names."""
 
 FACTORS = {"kind": 8.0, "engine": 1.25, "generation": 1.25, "load": 1.25}
-"""Weight of a row that has each part of a class in common with a deployment, relative to one that has not.
+"""Weight of a row that shares each part of the class with a deployment, relative to a row that does not.
 
-As for training steps (:data:`calculon.estimate.run_table.FACTORS`): models with experts have kernels and waits of their
-own. They were not tuned to rows of served models.
+As for training steps (:data:`calculon.estimate.run_table.FACTORS`): MoE models have their own kernels and load
+imbalance. The factors were not tuned to rows of served models.
 """
 
 FEWEST_SOURCES = 2
-"""Sources below which the error of a class, or of all rows, is not distinguishable from the error of a source."""
+"""Number of sources below which the error of a class cannot be separated from the error of a source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedRow:
-    """A published figure of a served model.
+    """Published figure of a served model.
 
     Attributes:
         figure: One of :data:`FIGURES`.
-        of_class: Its class; the engine is known.
-        source, study: Who published it, and its study under ``validation/``.
-        ratio: The measured over the predicted value.
+        of_class: Class of the row; the engine is known.
+        source, study: Publisher, and the study under ``validation/``.
+        ratio: Measured over predicted value.
     """
 
     figure: str
@@ -72,7 +71,7 @@ class PublishedRow:
     ratio: float
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the cells of the file."""
+        """Return the cells of a line of the file."""
         return {
             "figure": self.figure,
             **{name: getattr(self.of_class, name) for name in CLASS_FIELDS},
@@ -93,14 +92,14 @@ class Ends(NamedTuple):
     high: float
 
     def widened(self, error: float) -> "Ends":
-        """Return the range with a further error on both sides, in quadrature."""
+        """Return the range with an additional error on both sides, in quadrature."""
         middle, half = (self.low + self.high) / 2, math.hypot((self.high - self.low) / 2, error)
         return Ends(middle - half, middle + half)
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """Published rows of one figure; of the time to first token either of single streams, or of loaded replicas."""
+    """Published rows of one figure; for the time to first token, separately for single streams and loaded replicas."""
 
     rows: tuple[PublishedRow, ...]
 
@@ -116,8 +115,9 @@ class Evidence:
         return self._own(of_class) if self.has(of_class).any() else self._outside
 
     def has(self, of_class: ServedClass) -> Array:
-        """Return which rows have a class; rows of any engine if it states none."""
+        """Return a mask of the rows of a class; rows of any engine if the class states none."""
         alike = [self._alike(of_class, name) for name in self._stated(of_class)]
+        # No published row describes a disaggregated deployment, whatever else it shares.
         found: Array = np.all(alike, 0) & (not of_class.apart)
         return found
 
@@ -126,11 +126,11 @@ class Evidence:
         return Evidence(tuple(row for row in self.rows if row.source != source))
 
     def count(self, chosen: Array) -> "Count":
-        """Return how many rows some are, and of how many sources."""
+        """Return the numbers of selected rows and of their sources."""
         return Count(int(chosen.sum()), len(set(self._sources[chosen].tolist())))
 
     def sharing(self, of_class: ServedClass) -> tuple[str, "Count"]:
-        """Return what rows have in common with a class, in words, and these: the engine, else the kind of model."""
+        """Return rows that share the engine with a class, or else the kind of model, as a sentence and counts."""
         by_engine = self._alike(of_class, "engine")
         if of_class.engine != ANY_ENGINE and by_engine.any():
             return f"run {ENGINES[of_class.engine]}", self.count(by_engine)
@@ -138,15 +138,16 @@ class Evidence:
         return f"are of {of_class.kind} models", self.count(by_kind)
 
     def _own(self, of_class: ServedClass) -> Ends:
-        """Return the range of a class that rows have."""
+        """Return the range of a class that has rows."""
         found = self._interval(of_class)
         alone = self.count(self.has(of_class)).sources < FEWEST_SOURCES
         return found.widened(self._class_error) if alone else found
 
     @cached_property
     def _outside(self) -> Ends:
-        """The range of a class that no row has."""
+        """Range of a class without rows."""
         known = dict.fromkeys(row.of_class for row in self.rows)
+        # Deployments may leave the engine open; their classes contain the rows of all engines.
         any_engine = dict.fromkeys(replace(one, engine=ANY_ENGINE) for one in known)
         ranges = [self._own(one) for one in (*known, *any_engine)]
         every = Ends(min(one.low for one in ranges), max(one.high for one in ranges))
@@ -154,25 +155,27 @@ class Evidence:
 
     @cached_property
     def _class_error(self) -> float:
-        """The error that one more class has at most with 90 %, as classes with rows differ; 0 with one of them."""
+        """90 % error of one more class, from the differences between classes with rows; 0 for a single class."""
         if (several := len(self._class_means)) < 2:
             return 0.0
+        # Error of one more value of a sample: the mean of the sample is uncertain, too.
         scale = float(np.std(self._class_means, ddof=1)) * math.sqrt(1 + 1 / several)
         return quantile((1 + LEVEL) / 2, several - 1.0) * scale
 
     def _interval(self, of_class: ServedClass) -> Ends:
-        """Return the interval of one more source, by rows as they count for a class."""
+        """Return the interval of a new source, with the weights of rows for a class."""
+        # No row has code -1, so unknown values are shared with none.
         codes = [self._codes[name].get(getattr(of_class, name), -1) for name in CLASS_FIELDS]
         low, _, high = self._errors.limits(np.array(codes))
         return Ends(low, high)
 
     @staticmethod
     def _stated(of_class: ServedClass) -> list[str]:
-        """Return the fields of a class that say something: without an engine, rows of all engines are alike in it."""
+        """Return the fields that a class states; a class without an engine matches rows of all engines."""
         return [one for one in CLASS_FIELDS if getattr(of_class, one) != ANY_ENGINE]
 
     def _alike(self, of_class: ServedClass, name: str) -> Array:
-        """Return which rows have a field of a class in common."""
+        """Return a mask of the rows that share a field with a class."""
         return np.array(self._fields[name]) == getattr(of_class, name)
 
     @cached_property
@@ -199,6 +202,7 @@ class Evidence:
     def _errors(self) -> SourceErrors:
         context = [[self._codes[name][one] for one in self._fields[name]] for name in CLASS_FIELDS]
         return SourceErrors(
+            # Logarithms: twice and half the predicted time are errors of equal size.
             ratios=np.log([row.ratio for row in self.rows]),
             source=self._sources,
             weight=equal_weights(
@@ -211,7 +215,7 @@ class Evidence:
 
     @cached_property
     def _class_means(self) -> list[float]:
-        """Means of the classes, each source in a class alike."""
+        """Means of the classes, with equal weights of the sources in a class."""
         cells: dict[ServedClass, dict[str, list[float]]] = {}
         for row, value in zip(self.rows, self._errors.ratios.tolist(), strict=True):
             cells.setdefault(row.of_class, {}).setdefault(row.source, []).append(value)
@@ -219,19 +223,19 @@ class Evidence:
 
 
 class Count(NamedTuple):
-    """Published rows, and the sources that they are of."""
+    """Numbers of published rows and of their sources."""
 
     rows: int
     sources: int
 
 
 def queued(figure: str, of_class: ServedClass) -> tuple[str, bool]:
-    """Return which rows belong together: a single stream waits for no other request before its first token."""
+    """Return the key of comparable rows: a single stream has no queueing before its first token."""
     return figure, figure == "ttft" and of_class.load != SINGLE
 
 
 def evidence(rows: Iterable[PublishedRow]) -> dict[tuple[str, bool], Evidence]:
-    """Return rows that belong together, by :func:`queued`."""
+    """Return rows grouped by :func:`queued`."""
     found: dict[tuple[str, bool], list[PublishedRow]] = {}
     for row in rows:
         found.setdefault(queued(row.figure, row.of_class), []).append(row)
@@ -240,7 +244,7 @@ def evidence(rows: Iterable[PublishedRow]) -> dict[tuple[str, bool], Evidence]:
 
 @cache
 def published_rows() -> tuple[PublishedRow, ...]:
-    """Return the rows of the file; none where it is not there."""
+    """Return the rows of the file; empty if it does not exist."""
     try:
         with (catalog.root() / FILE).open(encoding="utf-8", newline="") as file:
             cells = list(csv.DictReader(file))
@@ -270,7 +274,7 @@ def _published() -> dict[tuple[str, bool], Evidence]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FigureRange:
-    """Range of a figure of a deployment that holds 90 % of measured values, and what it rests on."""
+    """Range of a figure of a deployment that contains 90 % of measured values, with its evidence."""
 
     unknown_keys: ClassVar[str] = "ignored"
 
@@ -281,9 +285,9 @@ class FigureRange:
     rows: int = declare("published rows of the figure")
     class_rows: int = declare("published rows of the class of the deployment")
     class_sources: int = declare("sources of the rows of the class")
-    sharing: str = declare("what further rows have in common with the deployment")
-    sharing_rows: int = declare("rows that have it in common")
-    sharing_sources: int = declare("sources of the rows that have it in common")
+    sharing: str = declare("property that further rows share with the deployment")
+    sharing_rows: int = declare("rows that share it")
+    sharing_sources: int = declare("sources of the rows that share it")
 
     @property
     def value(self) -> float:
@@ -292,16 +296,16 @@ class FigureRange:
 
     @property
     def spread(self) -> float:
-        """Half the width of the range, over the predicted value."""
+        """Half the width of the range divided by the predicted value."""
         return (self.ratio_high - self.ratio_low) / 2
 
 
 def served_ranges(
     of_class: ServedClass, figures: Mapping[str, float | None]
 ) -> dict[str, FigureRange]:
-    """Return the range of each figure of a deployment that published rows have, by name.
+    """Return the range of each figure of a deployment for which published rows exist, by name.
 
-    Figures that are unknown or infinite have none.
+    Unknown and infinite figures have no range.
     """
     found = {}
     for name in FIGURES:
@@ -329,7 +333,7 @@ def served_ranges(
 
 
 def basis(of_class: ServedClass, ranges: Mapping[str, FigureRange]) -> str:
-    """Return the class of a deployment and the published rows that its ranges rest on, in one sentence."""
+    """Return the class of a deployment and the published rows behind its ranges, in one sentence."""
     said: list[str] = []
     for name, one in ranges.items():
         queue = " under load" if queued(name, of_class)[1] else ""
@@ -340,7 +344,7 @@ def basis(of_class: ServedClass, ranges: Mapping[str, FigureRange]) -> str:
         count = f"{one.class_rows:,} of {one.rows:,}"
         said.append(f"{count} {published}of {FIGURES[name]}{queue} ({further})")
     words = of_class.in_words
-    return f"{words[0].upper()}{words[1:]}: of this class are {', '.join(said)}."
+    return f"{words[0].upper()}{words[1:]}: this class has {', '.join(said)}."
 
 
 def _sources(count: int) -> str:

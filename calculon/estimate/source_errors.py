@@ -1,17 +1,17 @@
-"""Prediction intervals for a source of measurements that nobody has seen, from the errors of measured ones.
+"""Prediction intervals for a new source of measurements, from the errors of measured sources.
 
-Errors are logarithms of measured over predicted times. Rows of one source err alike (one machine, one software, one
-reading of what it leaves open), so sources are exchangeable and rows are not: each source counts alike, however many
-rows it has, and in it each of its studies.
+Errors are logarithms of measured over predicted times. Rows of one source have similar errors (one machine, one
+software, one interpretation of unstated settings), so sources are exchangeable and rows are not: sources have equal
+weights for any number of rows, and so have the studies of a source.
 
-A row counts for an execution by what both have in common before anything is measured: software, processor, precision,
-class of models. Each of these multiplies its weight by a stated factor. So evidence near an execution decides its
-interval where there is some, and the interval is wide where few sources remain: errors of a new source are taken to
-follow a Student t distribution around the weighted median, with the effective number of sources less one as degrees of
-freedom. Its scale is such that 80 % of the weight is as near to the median. A quantile, because a variance would follow
-the few sources that err most; and this one, because the 90 % quantile of ten sources is a single source.
+The weight of a row for an execution depends on features that are known before a measurement: software, processor,
+precision, class of models. Each shared feature multiplies the weight by a stated factor. So similar evidence dominates
+an interval if it exists, and the interval is wide if few sources remain: errors of a new source follow a Student t
+distribution around the weighted median, with the effective number of sources minus one as degrees of freedom. Its scale
+is chosen such that it contains 80 % of the weight. A quantile is used because a variance would follow the few sources
+with the largest errors; and this one, because the 90 % quantile of ten sources is a single source.
 
-How often the intervals hold is found by leaving out each source in turn (:attr:`SourceErrors.sides`).
+The coverage of the intervals is measured by leaving out each source in turn (:attr:`SourceErrors.sides`).
 
 Source: prediction of one more value of a sample, Gelman et al., *Bayesian Data Analysis*, 3rd edition, section 3.2
 (Student t, scale inflated by ``sqrt(1 + 1 / K)``), with the effective number of sources ``K = (sum w)^2 / sum w^2`` of
@@ -33,10 +33,10 @@ from calculon.declarations.statistics import LEVEL
 from calculon.estimate.student import quantile
 
 FEWEST = 3
-"""Sources that an interval needs: two to compare, and one to try it on."""
+"""Smallest number of sources of an interval: two to compare, and one to test it."""
 
 WITHIN = 0.8
-"""Share of the weight that the scale of the distribution is read at."""
+"""Fraction of the weight at which the scale of the distribution is estimated."""
 
 _EXACT = 1e-9
 
@@ -47,12 +47,12 @@ class SourceErrors:
 
     Attributes:
         ratios (shape (rows,)): Logarithms of measured over predicted values.
-        source (shape (rows,)): Number of the source of each row, from 0 without gaps.
+        source (shape (rows,)): Index of the source of each row, from 0 without gaps.
         weight (shape (rows,)): Weight of each row in its source; weights of a source add up to 1.
-        context (shape (features, rows)): What is known of a row before it is measured, each feature as a code.
-        factors (shape (features,)): How many times as much a row counts that has a feature in common.
-        evidence (shape (rows,)): Rows that intervals rest on. Others are only judged: a fit has seen them, or they
-            measured something else than speed.
+        context (shape (features, rows)): Features of a row that are known before the measurement, as codes.
+        factors (shape (features,)): Factors of the weight for shared features.
+        evidence (shape (rows,)): Mask of the rows that intervals use. Other rows are only evaluated: a fit used them,
+            or they do not measure speed.
     """
 
     ratios: Array
@@ -64,7 +64,7 @@ class SourceErrors:
 
     @cached_property
     def count(self) -> int:
-        """Number of sources that intervals rest on."""
+        """Number of sources that intervals use."""
         return len(set(self.source[self.evidence].tolist()))
 
     @cached_property
@@ -72,10 +72,10 @@ class SourceErrors:
         return np.argsort(self.ratios, kind="stable")
 
     def likeness(self, context: Array) -> Array:
-        """Return the weight of each row for a context; 0 where it is no evidence.
+        """Return the weight of each row for a context; 0 for rows that are not evidence.
 
         Args:
-            context (shape (features,)): The context. A code that no row has is one of a kind.
+            context (shape (features,)): The context; codes that no row has are not shared by any row.
         """
         factors = np.array(self.factors)[:, None]
         alike = np.where(self.context == context[:, None], factors, 1.0).prod(axis=0)
@@ -87,7 +87,7 @@ class SourceErrors:
 
         Args:
             context (shape (features,)): The context.
-            without: Number of a source that is left out.
+            without: Index of a source to leave out.
         """
         weights = self.likeness(context) * (self.source != without)
         middle = float(self.ratios[_reached(weights, self._order, np.array(0.5))])
@@ -102,12 +102,13 @@ class SourceErrors:
 
     @cached_property
     def sides(self) -> Array:
-        """Side on which each row misses the interval that all other sources give: -1 is faster, 1 slower, 0 inside.
+        """Side on which each row misses the interval from all other sources: -1 is faster, 1 slower, 0 inside.
 
-        Empty where other sources are too few.
+        Empty if there are too few other sources.
         """
         if self.count <= FEWEST:
             return np.zeros(0, int)
+        # Rows of a source with equal context have the same interval: compute each once.
         known = np.column_stack([self.source, self.context.T])
         contexts, rows_of = np.unique(known, axis=0, return_inverse=True)
         ends = np.array([self.limits(one[1:], without=one[0]) for one in contexts])
@@ -125,7 +126,7 @@ def effective_number(weights: Array) -> float:
 
 
 def equal_weights(groups: Sequence[Hashable], parts: Sequence[Hashable]) -> Array:
-    """Return weights by which the parts of a group count alike, and the rows of a part; each group adds up to 1.
+    """Return weights that are equal for the parts of a group and for the rows of a part; each group adds up to 1.
 
     >>> equal_weights(["vtrain", "vtrain", "vtrain"], ["multi", "single", "single"])
     array([0.5 , 0.25, 0.25])
@@ -136,7 +137,7 @@ def equal_weights(groups: Sequence[Hashable], parts: Sequence[Hashable]) -> Arra
 
 
 def weighted_quantile(values: Array, weights: Array, level: float) -> float:
-    """Return the smallest value that at least a share of the weight is at or below.
+    """Return the smallest value at which the cumulative weight reaches a fraction of the total.
 
     >>> weighted_quantile(np.array([3.0, 1.0, 2.0]), np.array([0.5, 0.25, 0.25]), 0.5)
     2.0
@@ -145,6 +146,6 @@ def weighted_quantile(values: Array, weights: Array, level: float) -> float:
 
 
 def _reached(weights: Array, order: Array, levels: Array) -> Array:
-    """Return the rows at which sums of weights, in an order of the rows, reach shares of all."""
+    """Return the rows at which cumulative weights, in the given order, reach fractions of the total."""
     sums = np.cumsum(weights[order])
     return order[np.searchsorted(sums, levels * sums[-1] * (1 - _EXACT))]

@@ -1,4 +1,4 @@
-"""Time and memory of every pipeline stage of one execution."""
+"""Time and memory of the pipeline stages of one execution."""
 
 from typing import Any, NamedTuple
 
@@ -23,10 +23,10 @@ from calculon.plan.stage_layout import StageLayout, chunks_of, chunks_of_stage, 
 
 
 class StagePasses(NamedTuple):
-    """Time of the passes of one microbatch: arrays of shape (stages, chunks).
+    """Times of the passes of one microbatch: arrays of shape (stages, chunks).
 
-    ``backward`` is the whole backward pass, ``weight`` the part of it that makes gradients of weights, ``again`` the
-    part that computes the forward pass once more, without collectives that it repeats.
+    ``backward`` is the complete backward pass; ``weight`` is its part for weight gradients, and ``again`` its part for
+    activation recomputation, without repeated collectives.
     """
 
     forward: Seconds
@@ -42,10 +42,10 @@ def schedule_of(batch: Batch) -> str:
 
 
 def stage_blocks(batch: Batch) -> list[int]:
-    """Return the blocks of every stage.
+    """Return the number of blocks of every stage.
 
-    In the published layout of blocks that do not divide, stages have one less each: those before the last, which has
-    the LM head, then the first.
+    In the published layout, stages have one block less each if blocks do not divide: first the stages before the last
+    one, which has the LM head, and finally the first stage.
     """
     schedule, layout = batch.schedule, batch.schedule.layout
     if schedule.choice.folded:
@@ -63,11 +63,12 @@ def stage_blocks(batch: Batch) -> list[int]:
 
 
 def _kind_of_ranks(batch: Batch) -> Array:
-    """Return the kind of every rank of a folded schedule; of one whose other half is its mirror image, of the first."""
+    """Return the kind of every rank of a folded schedule; for mirrored schedules, of the first half."""
     layout = batch.schedule.layout
     assert layout is not None
     counts = [_one(count) for count in layout.count]
-    return np.roll(np.repeat(np.arange(len(counts)), counts), 1)  # the last kind is first
+    # The last kind is the first rank, which holds both ends of the model.
+    return np.roll(np.repeat(np.arange(len(counts)), counts), 1)
 
 
 def _halves(batch: Batch) -> Array:
@@ -79,14 +80,14 @@ def _halves(batch: Batch) -> Array:
 
 
 def _of_ranks(batch: Batch, values: Array) -> Array:
-    """Return what ranks of a folded schedule have of each chunk: ranks beyond the middle mirror those before it."""
+    """Return the values of ranks and chunks of a folded schedule; the second half may mirror the first."""
     if not batch.schedule.choice.mirrored:
         return values
     return np.concatenate([values, values[::-1, ::-1]])
 
 
 def _chunk_blocks(batch: Batch) -> Array:
-    """Return the blocks of every chunk of the stages of a model with several kinds of block: (stages, chunks)."""
+    """Return the blocks of every chunk of stages with several kinds of block: shape (stages, chunks)."""
     schedule = batch.schedule
     args = schedule.columns, schedule.pipeline_par, schedule.recompute_all, batch.model
     layout = StageLayout.of(*args)
@@ -97,7 +98,7 @@ def _chunk_blocks(batch: Batch) -> Array:
 
 
 def _of_stages(batch: Batch) -> Stage:
-    """Return what the stages have: arrays over stages where each has a mean block of its own."""
+    """Return the cost of the stages: arrays over stages if each has its own mean block."""
     layout = batch.schedule.layout
     if layout is None or layout.of_kind is None:
         return batch.stage
@@ -112,7 +113,7 @@ def _of_stages(batch: Batch) -> Stage:
 
 
 def stage_passes(batch: Batch) -> StagePasses:
-    """Return the passes of every stage, exposed communication included; transfers follow every chunk."""
+    """Return the passes of every stage with exposed communication; transfers follow every chunk."""
     stages = _of_stages(batch)
     whole, weight, again = stages.times, stages.block.wgrad.time, stages.block.re.time
     passes = StagePasses(
@@ -136,15 +137,15 @@ def stage_passes(batch: Batch) -> StagePasses:
 
 
 def _paired(batch: Batch) -> Seconds:
-    """Return what a pair of passes of every stage takes less than two that run by themselves: an array over stages."""
+    """Return the time that a pair of overlapping passes saves in every stage: an array over stages."""
     blocks = np.array(stage_blocks(batch), float)
     return np.asarray(blocks * _of_stages(batch).block.paired)
 
 
 def stage_hidden(batch: Batch) -> Seconds:
-    """Return what pairs of passes hide of the exchange of experts in every stage, of a microbatch on average.
+    """Return the time per microbatch that pairs of passes hide of the expert exchange in every stage.
 
-    Modules that predict further tokens run by themselves: they hide nothing.
+    MTP modules do not overlap: they hide nothing.
     """
     schedule, pairs = batch.schedule, batch.schedule.pairs
     if schedule.choice.pairs_passes and schedule.choice.folded:
@@ -155,7 +156,7 @@ def stage_hidden(batch: Batch) -> Seconds:
 
 
 def _chunks(batch: Batch, base: Seconds, edge: Seconds) -> Array:
-    """Add a time up over the blocks of every chunk; a missing block costs as much as in the pipeline bubble."""
+    """Return a time summed over the blocks of every chunk; missing blocks cost as much as in the pipeline bubble."""
     schedule = batch.schedule
     blocks, chunks = np.array(stage_blocks(batch)), _one(schedule.interleaving)
     if schedule.choice.folded:
@@ -168,6 +169,7 @@ def _chunks(batch: Batch, base: Seconds, edge: Seconds) -> Array:
     listed = list_of(_one(schedule.columns.stage_blocks))
     if listed:
         return np.asarray((chunks_of(listed, len(blocks)) - 1) * base + edge)
+    # Chunks have whole blocks; the last block of each has the cost of the edge, with its transfer.
     if batch.pipeline.uneven is not None:
         each = np.stack([chunks_of_stage(int(one), chunks) for one in blocks])
         return np.asarray((each - 1) * base + edge)
@@ -178,7 +180,7 @@ def _chunks(batch: Batch, base: Seconds, edge: Seconds) -> Array:
 
 
 def execute(batch: Batch, microbatches: int) -> list[Span]:
-    """Execute the first microbatches of a batch."""
+    """Simulate the first microbatches of a batch."""
     passes, schedule = stage_passes(batch), schedule_of(batch)
 
     def duration(kind: Kind, stage: int, chunk: int) -> float:
@@ -197,7 +199,7 @@ def execute(batch: Batch, microbatches: int) -> list[Span]:
 
 
 def _delay(batch: Batch) -> float:
-    """Return the time of a transfer that overlaps the passes."""
+    """Return the time of a transfer that overlaps with passes."""
     schedule = batch.schedule
     if not schedule.columns.p2p_overlap.any():
         return 0.0
@@ -231,7 +233,8 @@ def stage_memory(batch: Batch) -> Memory:
         return memory_of_stage(own.block, own.optimizer, here, batch.edition, held, vocabulary)
 
     def of_stages(inner: Array, first: Array, last: Array) -> Array:
-        if schedule.choice.folded:  # ends are together, of two directions on both outer ranks
+        # Both ends are on the first rank; with two directions also on the last
+        if schedule.choice.folded:
             outer = (stages == 0) | ((stages == len(stages) - 1) & schedule.choice.mirrored)
             return np.where(outer, last, inner)
         return np.where(stages == len(stages) - 1, last, np.where(stages == 0, first, inner))
@@ -245,11 +248,11 @@ def stage_memory(batch: Batch) -> Memory:
 
 
 def stage_rows(batch: Batch) -> list[dict[str, Any]]:
-    """Return time (s) of a microbatch and memory (bytes) of each stage, by names of the statistics.
+    """Return the time of a microbatch (s) and the memory (bytes) of each stage, by names of the statistics.
 
-    Times of passes are those of passes that run by themselves; ``hidden_time`` is what pairs of them take less. Ranks
-    of a folded schedule (ZBV, DualPipe) have ``parts``, too: the first and the last block of both parts of the model
-    that they have, counted from 1.
+    Times are for passes without overlap; ``hidden_time`` is the time that overlap saves. Ranks of a folded schedule
+    (ZBV, DualPipe) also have ``parts``: the first and the last block of both of their parts of the model, counted from
+    1.
     """
     memory, times = stage_memory(batch), [time.sum(axis=1) for time in stage_passes(batch)]
     values: dict[str, list[float | None]] = {"blocks": [*stage_blocks(batch)]}

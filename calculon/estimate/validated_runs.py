@@ -1,6 +1,6 @@
-"""How far a prediction may be believed: an interval from measured training steps, and what lies outside of them.
+"""Prediction intervals of training steps from measured runs, and properties of a prediction that no run has.
 
-The interval is that of :mod:`calculon.estimate.source_errors` over the sources of ``validation/``.
+The interval is computed by :mod:`calculon.estimate.source_errors` over the sources of ``validation/``.
 """
 
 import math
@@ -37,7 +37,6 @@ from calculon.estimate.nearest_runs import (
     remark,
     same_processor,
 )
-from calculon.estimate.own_evidence import OwnEvidence, held, joined, likeness, narrowed
 from calculon.estimate.run_table import (
     BITS_16,
     Run,
@@ -48,6 +47,13 @@ from calculon.estimate.run_table import (
     runs,
 )
 from calculon.estimate.source_errors import FEWEST
+from calculon.estimate.user_evidence import (
+    OwnEvidence,
+    concatenated,
+    current_evidence,
+    likeness,
+    narrowed,
+)
 from calculon.hardware.residuals import TRAINING, Spread
 from calculon.hardware.system import System
 from calculon.plan.choices import distinct
@@ -59,17 +65,17 @@ __all__ = ["Belief", "Run", "Runs", "about", "belief", "factors", "runs"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Belief:
-    """What measured runs say about a prediction.
+    """Evidence of measured runs about a prediction.
 
     Attributes:
-        level: Probability with which the measured time is between `low` and `high`.
+        level: Probability that the measured time is between `low` and `high`.
         low, high: Seconds of a step.
-        nearest: The nearest measured runs (:func:`distance`), nearest first.
-        outside: What lies outside of the measured runs.
-        remark: That a utilisation is above those measured; else empty.
-        fitted: Values of the execution that were fitted to runs of models of another size only.
-        memory: How far predicted memory is from measured memory; None where none was measured.
-        basis: What the interval rests on, in one line.
+        nearest: Nearest measured runs (:func:`distance`), nearest first.
+        outside: Properties of the execution that no measured run has.
+        remark: Sentence if MFU exceeds all comparable runs; else empty.
+        fitted: Values of the execution that were fitted only to models of another size.
+        memory: Error of predicted memory; None if no run measured memory.
+        basis: Evidence for the interval, in one line.
     """
 
     level: float
@@ -83,7 +89,7 @@ class Belief:
     basis: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data, each run with its processor in short and its error, without its parts."""
+        """Return plain data; runs have their short processor name and error, but not their parts."""
         runs = [
             {**asdict(run), "processor": run.processor, "error": run.error} for run in self.nearest
         ]
@@ -98,21 +104,21 @@ def factors(
 ) -> tuple[Array, Array]:
     """Return measured over predicted time at both ends of the interval of each execution.
 
-    Residuals of whole iterations that a user calibrated the system on take precedence over validated runs. On a
-    processor that fewer than :data:`VALIDATED` sources ran on, the interval is for a new processor, and not only for a
-    new source; the residuals of its kernels join in quadrature, or of those of other processors where they were not
+    Residuals of whole iterations from a user's calibration take precedence over validated runs. For a processor with
+    runs of fewer than :data:`VALIDATED` sources, the interval is for a new processor instead of a new source, and the
+    residuals of its kernels are added in quadrature, or the residuals of other processors' kernels if its own were not
     measured (:mod:`calculon.estimate.interval`).
 
     Args:
-        model, system: Of all executions.
+        model, system: Model and system of all executions.
         plan (with n rows): The executions.
-        stats (shape (n,)): Their statistics by name; those of time are needed on a processor that was not validated
-            only.
+        stats (shape (n,)): Their statistics by name; times are needed only for processors without validation.
 
     Returns:
         low, high (shape (n,)): Not-a-number in rows of edition ``sc23``, and everywhere without enough runs.
     """
     some = runs()
+    # Few plans differ in the columns that decide their interval: compute it once for each combination.
     columns = [getattr(plan, name) for name in _DECISIVE]
     named, row_of, _ = distinct([np.broadcast_to(column, len(plan)) for column in columns])
     ends = np.array([_ends(some, model, system, codes) for codes in named.tolist()])[row_of].T
@@ -123,12 +129,13 @@ def factors(
     for number, codes in enumerate(named.tolist()):
         rows = np.flatnonzero((row_of == number) & np.isfinite(ends[1]))
         if len(rows) and not _validated(some, system):
+            # Independent errors add up in quadrature, separately below and above the median.
             sides = kernel_sides(system, _datatype(codes)) or assumed_sides()
             down, up = sides.of({name: _rows(stats[name], rows) for name in Sides.statistics})
             low, middle, high = ends[:, rows]
             ends[0, rows] = middle - np.hypot(middle - low, down)
             ends[2, rows] = middle + np.hypot(high - middle, up)
-        if len(rows) and (own := held()):
+        if len(rows) and (own := current_evidence()):
             ends[:, rows] = _narrowed(ends[:, rows], some, own, model, system, codes)
     return np.exp(ends[0]), np.exp(ends[2])
 
@@ -141,8 +148,9 @@ def _narrowed(
     system: System,
     codes: Sequence[int],
 ) -> Array:
-    """Return lower ends, medians and upper ends of intervals that rest on measured steps of the user, too."""
-    together = joined(some, own.steps)
+    """Return lower ends, medians and upper ends of intervals that include measured steps of the user."""
+    # In one table, features of published and of the user's runs have common codes.
+    together = concatenated(some, own.steps)
     steps = together.contexts[:, len(some) :]
     weights = likeness(steps, _context(together, model, system, codes))
     errors = np.array([np.log(step.measured / step.predicted) for step in own.steps])
@@ -155,14 +163,14 @@ def _narrowed(
 
 
 def _rows(values: Any, rows: Array) -> Array:
-    """Return some rows of a statistic, which may be that of one execution."""
+    """Return rows of a statistic, which may be a scalar."""
     column = np.atleast_1d(np.asarray(values, float))
     return column[rows]
 
 
 VALIDATED = 2
-"""Sources from which on a processor counts as validated: one does not tell its own error from the error of the
-processor."""
+"""Number of sources from which on a processor is validated: with a single source, its error and the error of the
+processor cannot be separated."""
 
 
 def _validated(some: Runs, system: System) -> bool:
@@ -183,7 +191,7 @@ def _datatype(codes: Sequence[int]) -> str:
 def _ends(
     some: Runs, model: Model, system: System, codes: Sequence[int]
 ) -> tuple[float, float, float]:
-    """Return lower end, median and upper end of log measured over predicted time for codes of what decides it."""
+    """Return lower end, median and upper end of the logarithm of measured over predicted time for a combination."""
     if own := whole_iterations(system):
         return math.log(min(one.low for one in own)), 0.0, math.log(max(one.high for one in own))
     errors = some.by_source if _validated(some, system) else some.by_processor
@@ -193,7 +201,7 @@ def _ends(
 
 
 def _context(some: Runs, model: Model, system: System, codes: Sequence[int]) -> Array:
-    """Return what runs may have in common with an execution, for codes of what decides it."""
+    """Return the features of an execution that runs may share, for a combination of codes."""
     return some.context(
         _value_of("preset", codes[0]),
         system.provenance.family,
@@ -205,7 +213,7 @@ def _context(some: Runs, model: Model, system: System, codes: Sequence[int]) -> 
 
 
 def whole_iterations(system: System) -> list[Spread]:
-    """Return the residuals of whole iterations that a calibration of the system states."""
+    """Return the residuals of whole iterations in the calibration of a system."""
     return [
         one
         for one in system.calibration.spreads
@@ -216,10 +224,10 @@ def whole_iterations(system: System) -> list[Spread]:
 def belief(
     model: Model, system: System, execution: Execution, stats: Mapping[str, Any]
 ) -> Belief | None:
-    """Return what measured runs say about a predicted training step; nothing in edition ``sc23``.
+    """Return the evidence of measured runs about a predicted training step; None in edition ``sc23``.
 
     Args:
-        model, system, execution: What was asked.
+        model, system, execution: The inputs of the prediction.
         stats: The statistics of the prediction.
     """
     some = runs()
@@ -246,7 +254,7 @@ def belief(
 
 
 def _outside(low: float, high: float) -> str:
-    """Return that a prediction lies outside of its own interval, as it may by measurements of a user; else nothing."""
+    """Return a remark if a prediction is outside its own interval due to measurements of a user; else empty."""
     if low <= 1 <= high:
         return ""
     return f"; the prediction is outside, because these took {'longer' if low > 1 else 'less time'}"
@@ -255,11 +263,11 @@ def _outside(low: float, high: float) -> str:
 def _basis(
     some: Runs, system: System, facts: Mapping[str, Any], here: Array, related: Array
 ) -> str:
-    """Return what an interval rests on, in one line."""
+    """Return the evidence for an interval, in one line."""
     if whole_iterations(system):
         return f"whole iterations that {called(facts)} was calibrated on"
     text = _published_basis(some, system, facts, here, related)
-    if own := held():
+    if own := current_evidence():
         count = len(own.steps)
         return f"{text}; {count:,} measured step{'s' * (count > 1)} of your own ({own.name})"
     return text
@@ -268,7 +276,7 @@ def _basis(
 def _published_basis(
     some: Runs, system: System, facts: Mapping[str, Any], here: Array, related: Array
 ) -> str:
-    """Return what an interval of published runs rests on, in one line."""
+    """Return the evidence of published runs for an interval, in one line."""
     dense, software = facts["experts"] == 0, f"of {framework(facts['preset'])}"
     width = "16 bits" if facts["type"] in BITS_16 else facts["type"]
     names = {
@@ -278,7 +286,7 @@ def _published_basis(
         f"in {width}": some.kinds == kind(facts["type"]),
         f"of {'dense' if dense else 'MoE'} models": (some.numbers("experts") == 0) == dense,
     }
-    if facts["preset"] in PRESETS[:2]:  # which no framework runs
+    if facts["preset"] in PRESETS[:2]:  # presets that do not belong to a framework
         names.pop(software)
     known = some.evidence
     counts = ", ".join(f"{some.sources(rows & known)} {name}" for name, rows in names.items())
@@ -294,5 +302,5 @@ def _published_basis(
 
 
 def _lender(system: System) -> str:
-    """Return the system whose kernels a system borrows; empty if none."""
+    """Return the system whose kernels a system borrows, or an empty text."""
     return system.provenance.borrowed.get("kernels", "")

@@ -1,4 +1,4 @@
-"""What if a figure of the system were another: executions on many variants of a system at once."""
+"""What-if analysis: executions on many variants of a system, evaluated together."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -19,14 +19,14 @@ from calculon.inputs import Changed, Source
 from calculon.plan.plan import Executions, Plan, read_plan
 
 Change = Mapping[str, float]
-"""New values of figures of a system by path, in the units of its file; of others of its values likewise."""
+"""New values of figures of a system by path, in the units of its file; also of its other values."""
 
 
 def figures(system: Source | System) -> dict[str, Figure]:
-    """Return every scalar figure that a system states, by path, in the order of its file's declarations.
+    """Return all scalar figures of a system, by path, in the order of the declarations of its file.
 
     Each has its value and unit in the file, its short name, and its limits: see
-    :class:`~calculon.hardware.figures.Figure`. Points of curves and rows of tables are lists, and not among them.
+    :class:`~calculon.hardware.figures.Figure`. Points of curves and rows of tables are lists, and not included.
 
     Examples:
         >>> bandwidth = figures("h100_80g_sxm")["mem1.GBps"]
@@ -45,21 +45,20 @@ def what_if(
     *,
     edition: Edition | str | None = None,
 ) -> Evaluation:
-    """Evaluate an execution, or one for each row, on a system with some of its figures changed.
+    """Evaluate one execution, or one per row, on a system with some of its figures changed.
 
     Row *i* equals the evaluation of the changed system alone.
 
     Args:
         model: As in :func:`calculon.estimate`.
-        execution: One execution for all rows, or a table with as many as there are changes.
-        system: The system; one that was made by hand can have other values of its :func:`figures` only.
-        changes: For each row the new values by path, such as ``{"mem1.GBps": 4000}``, in the units of the file, as
-            ``--set`` takes them. A row without any is the system as it is.
+        execution: One execution for all rows, or a table with one execution for each change.
+        system: The system; for a system that was constructed in Python, only its :func:`figures` can change.
+        changes: New values by path for each row, such as ``{"mem1.GBps": 4000}``, in the units of the file, as in
+            ``--set``. An empty row is the unchanged system.
         edition: As in :func:`~calculon.estimate.evaluate.evaluate`.
 
     Raises:
-        SpecError: For a malformed model or system, for a path or a value that the file of the system cannot have, and
-            for a table of another length.
+        SpecError: For a malformed model or system, for an invalid path or value, and for a table of another length.
     """
     model, base, rows_of = inputs.model(model), inputs.system(system), _changes(changes)
     known = None if edition is None else find_edition(edition).name
@@ -74,7 +73,7 @@ def what_if(
 
 
 def _changes(changes: Any) -> list[Change]:
-    """Return the rows of changes, if they are a list of mappings."""
+    """Check that changes are a list of mappings, and return them."""
     wanted = 'a list with a mapping for each row, such as [{"mem1.GBps": 4000}]'
     if isinstance(changes, (str, bytes, Mapping)) or not isinstance(changes, Iterable):
         raise SpecError("what_if", Problem("changes", wanted, inputs.found(changes)))
@@ -103,7 +102,7 @@ def _plan(execution: Any, rows: int, edition: str | None, system: System, model:
 
 
 class _Machines:
-    """The variants of a system, one for each row."""
+    """Variants of a system, one for each row."""
 
     def __init__(self, base: System, source: Any, changes: Sequence[Change]):
         self._base, self._source, self._figures = (
@@ -122,19 +121,19 @@ class _Machines:
             raise SpecError("what_if", problems)
 
     def _problem(self, path: str, value: object, place: str) -> Problem | None:
-        """Return what is wrong with a new value of a figure; that of others is found when the system is made."""
+        """Return the problem of a new value of a figure; other values are checked when the system is created."""
         figure: Figure | None = self._figures.get(path)
         return None if figure is None else figure.problem(value, f"{place}: {path}")
 
     def groups(self) -> list[tuple[System, Array]]:
-        """Return columns of machines that are built alike, each with its rows."""
+        """Return the rows grouped by how their machines are built, each group as a column of machines."""
         rows: dict[Any, list[int]] = {}
         for i, change in enumerate(self._changes):
             rows.setdefault(self._built(change), []).append(i)
         return [self._checked([path for path, _ in key[0]], own) for key, own in rows.items()]
 
     def _built(self, change: Change) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
-        """Return what of a change decides how a machine is built: values that do, and figures that are 0 or no more."""
+        """Return the part of a change that decides how a machine is built: other values, and figures switched to 0."""
         known = self._figures
         terms = [path for path in change if path in known and not known[path].builds]
         switched = [path for path in terms if (change[path] == 0) != (known[path].value == 0)]
@@ -144,7 +143,7 @@ class _Machines:
         return tuple(others), tuple(sorted(switched))
 
     def _checked(self, built: Sequence[str], rows: Sequence[int]) -> tuple[System, Array]:
-        """Return :meth:`_column`, or say which row has figures that do not go together."""
+        """Return :meth:`_column`; if it fails, raise an error that names the row with contradictory figures."""
         try:
             return self._column(built, rows)
         except SpecError:
@@ -156,8 +155,9 @@ class _Machines:
             raise
 
     def _column(self, built: Sequence[str], rows: Sequence[int]) -> tuple[System, Array]:
-        """Return the machines of rows that are built alike, with equal values at some paths."""
+        """Return the machines of rows that are built alike, with equal values at the given paths."""
         changes = [self._changes[i] for i in rows]
+        # Figures become columns of one system, so that all rows are evaluated with array operations.
         system = self._system({path: changes[0][path] for path in built}) if built else self._base
         columns: dict[str, float | Array] = {}
         for path in dict.fromkeys(path for change in changes for path in change):
@@ -170,14 +170,14 @@ class _Machines:
         return with_figures(system, columns) if columns else system, np.array(rows)
 
     def _system(self, change: Change) -> System:
-        """Return the system with some of its values changed."""
+        """Return the system with some values changed."""
         if change.keys() <= self._figures.keys() or self._source is None:
             return with_figures(self._base, change)
         return inputs.system(Changed.of(self._source, change))
 
 
 def _source(base: System, source: Any) -> Any:
-    """Return what the file of a system can be read from again; None for one that was made by hand."""
+    """Return the source from which a system can be read again; None for one that was constructed in Python."""
     if not isinstance(source, System):
         return source
     if base.origin is None or not base.origin.source:
@@ -186,7 +186,7 @@ def _source(base: System, source: Any) -> Any:
 
 
 def _joined(plan: Plan, parts: Sequence[tuple[Array, Evaluation]]) -> Evaluation:
-    """Join evaluations of rows of a plan in the order of its rows."""
+    """Join evaluations of parts of a plan in the order of its rows."""
     names = max((one.names for _, one in parts), key=len)
     values = {name: np.full(len(plan), np.nan) for name in names}
     codes = np.zeros(len(plan), np.int16)

@@ -9,14 +9,21 @@ from functools import cached_property, wraps
 from typing import Any, TypeVar
 
 from calculon import inputs
-from calculon.advise.answer import Answer, BaselinePlan, own_fields, own_plan, plans_on, space_of
+from calculon.advise.answer import (
+    Answer,
+    BaselinePlan,
+    baseline_fields,
+    baseline_plan,
+    plans_on,
+    space_of,
+)
 from calculon.advise.ask import Question, ask
 from calculon.advise.elasticities import Case
 from calculon.advise.infeasibility import InfeasibilityReport, infeasibility_report
 from calculon.advise.replanned import CapacitySweep, Replanner, capacity_sweep
 from calculon.advise.sensitivity import sensitivity
 from calculon.advise.sensitivity_result import Sensitivity
-from calculon.advise.shorthand import read_mine
+from calculon.advise.shorthand import read_baseline
 from calculon.advise.stage_needs import StageNeed, needs_of, stage_needs
 from calculon.advise.why import Why, why
 from calculon.base.errors import Infeasible, SpecError
@@ -132,7 +139,7 @@ class Answers:
         """
         if state.plan:
             asked = self.question(replace(state, plan={}))
-            return replace(asked, mine=read_mine(dict(state.plan), state.procs))
+            return replace(asked, mine=read_baseline(dict(state.plan), state.procs))
         words = {name: getattr(state, name) or None for name in ("preset", "batch", "seq", "dtype")}
         source = self.offer.source(MODEL, state.model)
         model = self.kept(("model", state.model), lambda: inputs.model(source))
@@ -176,13 +183,13 @@ class Answers:
                 return Shown(None, {}, "no plan fits")
             return Shown(found[0], all_fields(found[0].execution))
         try:
-            mine = own_plan(question, hints=False)
+            mine = baseline_plan(question, hints=False)
         except SpecError as error:
-            return Shown(None, own_fields(question, state.plan), str(error))
+            return Shown(None, baseline_fields(question, state.plan), str(error))
         assert mine is not None
         if mine.estimate is None:
             fields = {} if mine.execution is None else all_fields(mine.execution)
-            return Shown(None, fields or own_fields(question, state.plan), mine.problem)
+            return Shown(None, fields or baseline_fields(question, state.plan), mine.problem)
         return Shown(mine.estimate, all_fields(mine.estimate.execution))
 
     @once

@@ -11,7 +11,7 @@ _TEMPLATE = "plotly_white"
 
 
 def picture(result: Any, kind: str, **options: Any) -> "Figure":
-    """Return a chart of a result to look at and to zoom: see :func:`calculon.base.display.drawn`."""
+    """Return a chart of a result to look at and to zoom: see :func:`calculon.base.display.draw_result`."""
     require("plot", CHARTS)
     from plotly.graph_objects import Figure
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from calculon import inputs
-from calculon.advise.answer import own_fields, own_layouts
+from calculon.advise.answer import baseline_fields, baseline_layouts
 from calculon.advise.ask import Question
 from calculon.advise.neighborhood import Neighborhood, trials
 from calculon.advise.neighbors import SWITCHES, single_changes
@@ -280,7 +280,7 @@ class Choices:
     def _table(self, rows: Sequence[Fields]) -> Plan:
         """Return plans of one's own as a table: all that they do not state is as the framework fills it in."""
         parts: dict[tuple[str, ...], list[int]] = {}
-        whole = [own_fields(self.question, row) for row in rows]
+        whole = [baseline_fields(self.question, row) for row in rows]
         for number, row in enumerate(whole):
             parts.setdefault(tuple(row), []).append(number)
         tables = []
@@ -301,7 +301,7 @@ def choices(question: Question, fields: Fields, stated: Fields) -> Choices | Non
     """
     if any(name not in fields for name in NAMES):
         try:
-            given = own_fields(question, stated)
+            given = baseline_fields(question, stated)
             read = inputs.readable_execution(given, edition=CORRECTED, preset=question.framework)
         except SpecError:
             return None
@@ -319,7 +319,9 @@ def _divides(question: Question, stated: Fields, changes: Fields) -> bool:
 
 def _replica_batch(question: Question, stated: Fields) -> int:
     """Return the sequences of a replica; 0 where the degrees or the replicas do not divide."""
-    degrees = [own_fields(question, stated).get(name, 1) for name in DEGREES if name != "data_par"]
+    degrees = [
+        baseline_fields(question, stated).get(name, 1) for name in DEGREES if name != "data_par"
+    ]
     if not all(isinstance(one, int) and one > 0 for one in degrees):
         return 0
     replicas, rest = divmod(question.num_procs[0], prod(degrees))
@@ -353,7 +355,7 @@ def _followed(question: Question, stated: Fields, changed: Fields, rank: int) ->
 
 def _with_layouts(question: Question, stated: Fields, *, first: bool = False) -> Iterable[Fields]:
     """Return a plan with each layout of stages that it may have, unless it states one."""
-    layouts = () if LAYOUT in stated else own_layouts(question.preset)
+    layouts = () if LAYOUT in stated else baseline_layouts(question.preset)
     if not layouts:
         return [stated]
     return [{**stated, LAYOUT: one} for one in layouts[: 1 if first else None]]

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from calculon.base.arrays import occurs
+from calculon.base.arrays import is_nonzero
 from calculon.base.errors import Problem
 from calculon.base.frozen import dataclass
 from calculon.base.units import GIGA, Array, Bytes, Count, Seconds
@@ -173,7 +173,7 @@ class Fabric:
             bandwidth=_column([n.bandwidth * n.efficiency for n in networks]),
             latency=_column([n.latency for n in networks]),
             step_latency=_column([link.step(network.latency) for network, link in pairs]),
-            ramp=_column(ramps) if any(map(occurs, ramps)) else None,
+            ramp=_column(ramps) if any(map(is_nonzero, ramps)) else None,
             processor_usage=_column([_usage(n, link) for n, link in pairs]),
             size=np.array([n.size for n in networks], dtype=np.int64),
             must_be_filled=np.array([n.must_be_filled for n in networks]),
@@ -217,7 +217,7 @@ class Fabric:
             steps = RING_STEPS[operation] * (participants - 1)
             latency = np.where(per_step, steps * self.step_latency[network], latency)
         time: Seconds = latency + self.moving(network, volume)
-        return np.maximum(time, self.launch) if occurs(self.launch) else time
+        return np.maximum(time, self.launch) if is_nonzero(self.launch) else time
 
     def moving(self, network: Count, volume: Bytes) -> Seconds:
         r"""Return the time to move n bytes per endpoint, without the latency; the same for every operation.

@@ -1,1 +1,1 @@
-"""Tables of executions, the counts that follow from them, and the rules that feasible ones meet."""
+"""Plans: tables of executions with derived counts, and the rules that valid executions meet."""

@@ -1,4 +1,4 @@
-"""Groups of executions that share a choice: each is costed by plain code, with columns for what differs."""
+"""Groups of executions that share a choice: plain code handles the choice, arrays the remaining differences."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
@@ -32,15 +32,15 @@ assert _DERIVED.keys() == DERIVED.keys()
 
 
 LARGEST_RANGE = 65_536
-"""Range of values that are looked up in a table; others are sorted."""
+"""Range of values up to which a lookup table is used; wider ranges are sorted."""
 
 MOST_EMPTY = 4
-"""Entries of such a table for each value, where there are many."""
+"""Lookup table entries per value that are acceptable for many values."""
 
 
 @cache
 def members(choice: Any) -> tuple[str, ...]:
-    """List the members of a choice, those of its layout among them."""
+    """Return the members of a choice, including the members of its layout."""
     found: list[str] = []
     for field in fields(choice):
         found += members(LayoutChoice) if field.name == "layout" else [field.name]
@@ -48,7 +48,7 @@ def members(choice: Any) -> tuple[str, ...]:
 
 
 def _undeclared(field: SpecField) -> Iterator[str]:
-    """Say what the declaration of a field leaves out that a default would silently stand for."""
+    """Yield missing parts of a field's declaration for which a default would be used silently."""
     declared = field.declaration
     if not declared.scope:
         yield f"{field.name} has no scope"
@@ -57,7 +57,7 @@ def _undeclared(field: SpecField) -> Iterator[str]:
     if declared.searched == "option" and not (declared.adds and declared.label and declared.mark):
         yield f"{field.name} lacks words for searches or pages (adds, label, mark)"
     if declared.optional and not field.others:
-        yield f"{field.name} has no value beside its default (samples)"
+        yield f"{field.name} has no value other than its default (samples)"
     if not field.named and Scope.LAYOUT in declared.scope:
         yield f"{field.name} is a number, which decides no layers"
     if not field.named and (Scope.BLOCK in declared.scope) != (field.name in SIZE_FIELDS):
@@ -69,20 +69,21 @@ assert not _LEFT_OUT, "; ".join(_LEFT_OUT)
 
 
 def grouped(columns: Columns, choice: type[C]) -> Iterator[tuple[C, Array]]:
-    """Yield the distinct choices of a table, and the rows that have each."""
+    """Yield the distinct choices of a table, each with its rows."""
     kind: Any = choice
     keys = [
         _DERIVED[name](columns) if name in _DERIVED else getattr(columns, name)
         for name in members(kind)
     ]
-    if len(keys[0]) == 1:
+    if len(keys[0]) == 1:  # a single execution: sorting would dominate the time of an estimate
         yield _made(kind, tuple([key.item() for key in keys])), np.zeros(1, np.int64)
         return
     rows, row_of, _ = distinct(keys)
     if len(rows) == 1:
         yield _made(kind, tuple(rows[0].tolist())), np.arange(len(row_of))
         return
-    small = np.uint16 if len(rows) <= LARGEST_RANGE else np.int64  # two bytes are sorted by radix
+    # NumPy sorts uint16 by radix sort
+    small = np.uint16 if len(rows) <= LARGEST_RANGE else np.int64
     order = np.argsort(row_of.astype(small), kind="stable")
     bounds = np.searchsorted(row_of[order], np.arange(len(rows) + 1))
     for number, codes in enumerate(rows.tolist()):
@@ -91,7 +92,7 @@ def grouped(columns: Columns, choice: type[C]) -> Iterator[tuple[C, Array]]:
 
 @lru_cache(4096)
 def _made(choice: Any, codes: tuple[int, ...]) -> Any:
-    """Return the choice whose members have these codes."""
+    """Return the choice whose members have the given codes."""
     values = dict(zip(members(choice), map(_value, members(choice), codes), strict=True))
     own = {field.name for field in fields(choice)}
     if "layout" in own:
@@ -101,7 +102,7 @@ def _made(choice: Any, codes: tuple[int, ...]) -> Any:
 
 
 def _value(name: str, code: int) -> Any:
-    """Return the value that a code stands for."""
+    """Return the value of a code."""
     if name in DERIVED:
         return bool(code)
     choices = field_of(name).declaration.choices
@@ -109,7 +110,7 @@ def _value(name: str, code: int) -> Any:
 
 
 def distinct(columns: Sequence[Array]) -> tuple[Array, Array, Array]:
-    """Return the distinct rows of integer columns, ascending, the number of each row among them, and a row of each."""
+    """Return the distinct rows of integer columns in ascending order, the index of each row, and a row of each."""
     length = len(columns[0])
     if length == 1:
         return (
@@ -127,17 +128,17 @@ def distinct(columns: Sequence[Array]) -> tuple[Array, Array, Array]:
             ranks = _ranked(ranks)[1]
     count, inverse = _ranked(ranks)
     first = np.zeros(count, np.int64)
-    first[inverse[::-1]] = np.arange(length)[::-1]  # the last that is written stays
+    first[inverse[::-1]] = np.arange(length)[::-1]  # the last write wins: the first row of each
     return np.stack([c[first] for c in columns], axis=1).astype(np.int64), inverse, first
 
 
 def _whole(values: Array) -> bool:
-    """Return whether all values are whole numbers."""
+    """Return True if all values are integers."""
     return values.dtype.kind != "f" or bool((values == np.floor(values)).all())
 
 
 def _ranked(values: Array) -> tuple[int, Array]:
-    """Return how many distinct values there are, and the rank of each; without sorting where they are small."""
+    """Return the number of distinct values and the rank of each value; small ranges need no sorting."""
     low, high = int(values.min()), int(values.max())
     if high - low > max(LARGEST_RANGE, MOST_EMPTY * len(values)) or not _whole(values):
         found, inverse = np.unique(values, return_inverse=True)

@@ -1,4 +1,4 @@
-"""Columns of executions: of a table, or along the axes of a grid; and from what people give to how they are held."""
+"""Columns of executions, in a table or along the axes of a grid, and their conversion to the stored form."""
 
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -12,7 +12,7 @@ from calculon.declarations.execution import Execution
 from calculon.declarations.fields import LARGEST_INTEGER, SpecField, optional_defaults, spec_fields
 from calculon.declarations.module_sets import ModuleSets
 
-# Divisors: the candidates of every degree of parallelism.
+# Divisors: candidates of every degree of parallelism.
 
 
 def divisors(number: int) -> tuple[int, ...]:
@@ -26,7 +26,7 @@ def divisors(number: int) -> tuple[int, ...]:
 
 
 def zigzag_degrees(length: int, degrees: Iterable[int]) -> list[int]:
-    """Return the degrees of which each rank may have two equal parts of a sequence, from the front and from the end.
+    """Return the degrees at which a rank can hold two equal parts of a sequence, one from each end.
 
     >>> zigzag_degrees(24, (1, 2, 3, 4, 5))
     [1, 2, 3, 4]
@@ -35,21 +35,21 @@ def zigzag_degrees(length: int, degrees: Iterable[int]) -> list[int]:
 
 
 FIELDS: tuple[SpecField, ...] = spec_fields(Execution)
-"""The fields of an execution: the 23 published ones in published order, then the optional ones."""
+"""Fields of an execution: the 23 published ones in published order, then the optional ones."""
 
 DEFAULTS: dict[str, Any] = optional_defaults(Execution)
-"""What the optional fields mean where they are absent."""
+"""Defaults of the optional fields."""
 
 
 @cache
 def field_of(name: str) -> SpecField:
-    """Return the declaration of a field; KeyError if there is none."""
+    """Return the declaration of a field; raise KeyError if it is unknown."""
     return {field.name: field for field in FIELDS}[name]
 
 
 @cache
 def code(field: str, value: str) -> int:
-    """Return the code that stands for a named value of a field."""
+    """Return the code of a named value of a field."""
     return field_of(field).declaration.choices.index(value)
 
 
@@ -62,20 +62,20 @@ def type_of(field: str) -> type:
     return bool if known.annotation is bool else np.int64
 
 
-def held(field: str, value: Any) -> Any:
-    """Return a value as columns hold it: the code of a named one."""
+def encoded(field: str, value: Any) -> Any:
+    """Return a value in its stored form: the code of a named value."""
     return code(field, value) if field_of(field).declaration.choices else value
 
 
-PLAIN: dict[str, Any] = {name: held(name, default) for name, default in DEFAULTS.items()}
-"""The optional fields as columns hold them where nothing is asked of them."""
+PLAIN: dict[str, Any] = {name: encoded(name, default) for name, default in DEFAULTS.items()}
+"""Defaults of the optional fields in their stored form."""
 
 
 class Columns:
-    """Columns of executions as attributes, which broadcast against each other.
+    """Columns of executions as attributes that broadcast against each other.
 
-    Whole numbers are integers, switches bool, and fields with named values codes (the position in the declaration's
-    ``choices``). Optional fields that are left out have their default.
+    Integers are int64, switches bool, and fields with named values are codes (the position in the declaration's
+    ``choices``). Missing optional fields have their default.
     """
 
     __slots__ = ("_columns",)
@@ -85,7 +85,7 @@ class Columns:
 
     @property
     def columns(self) -> Mapping[str, Array]:
-        """The columns by name."""
+        """Columns by name."""
         return self._columns
 
     def __getattr__(self, name: str) -> Array:
@@ -97,11 +97,11 @@ class Columns:
             raise AttributeError(f"executions have no column {name!r}") from None
 
     def is_choice(self, field: str, value: str) -> Array:
-        """Return which executions have this named value in a field."""
+        """Return a mask of the executions that have a named value in a field."""
         return getattr(self, field) == code(field, value)
 
     def asked(self) -> frozenset[str]:
-        """Return the optional fields that have another value than their default in some execution."""
+        """Return the optional fields that differ from their default in some execution."""
         columns = self._columns
         return frozenset(
             name
@@ -112,7 +112,7 @@ class Columns:
 
 
 class Selected(Columns):
-    """Some rows of columns: each column is taken when it is first read."""
+    """Selection of rows: each column is taken on first access."""
 
     __slots__ = ("_rows", "_whole")
 
@@ -127,20 +127,20 @@ class Selected(Columns):
 
     @property
     def columns(self) -> Mapping[str, Array]:
-        """The columns by name, all of them."""
+        """All columns by name."""
         return {name: getattr(self, name) for name in self._whole.columns}
 
 
 @cache
 def _plain(name: str) -> Array:
-    """Return a column of one entry with the default of an optional field."""
+    """Return a scalar column with the default of an optional field."""
     values = np.array(PLAIN[name])
     values.setflags(write=False)
     return values
 
 
 def column(values: Any) -> Array:
-    """Lay out a column; a list of mixed types keeps them, so that an odd value does not change its neighbours."""
+    """Return values as an array; a list of mixed types keeps them, so an odd value does not convert the others."""
     if isinstance(values, (list, tuple)):
         types = set(map(type, values))
         if len(types) > 1 or types & {list, tuple}:
@@ -149,19 +149,20 @@ def column(values: Any) -> Array:
 
 
 def parse(field: SpecField, raw: Array) -> tuple[Array, Array]:
-    """Return a column in its stored form, and a mask of impossible values (stored as a harmless one)."""
+    """Return a column in its stored form, and a mask of invalid values (stored as a harmless value)."""
     choices = field.declaration.named
     if field.listed:
         texts = [choices.plain(value) for value in raw.ravel().tolist()]
         codes = np.array([choices.index(text) if text in choices else -1 for text in texts], int)
         return codes.reshape(raw.shape), codes.reshape(raw.shape) < 0
-    if isinstance(choices, ModuleSets):  # of many names: each value is looked up by itself
+    if isinstance(choices, ModuleSets):  # thousands of names: look up each value
         texts = [choices.plain(value) for value in raw.ravel().tolist()]
         codes = np.array([choices.code(text) for text in texts], np.int16).reshape(raw.shape)
         return codes, codes < 0
     if choices:
         codes = np.full(raw.shape, -1, np.int8)
         for number, choice in enumerate(choices):
+            # A choice such as "2" may also be given as the number 2.
             numbered = choice.isdigit() and raw.dtype.kind in "iufO"
             codes[(raw == choice) | (raw == int(choice)) if numbered else raw == choice] = number
         return codes, codes < 0
@@ -181,6 +182,6 @@ def parse(field: SpecField, raw: Array) -> tuple[Array, Array]:
 
 
 def _where(good: Array, raw: Array, values: Array) -> Array:
-    """Fill the good entries in; the others keep their value, and may be of any type."""
+    """Copy the valid entries; invalid ones may be of any type and keep the placeholder."""
     values[good] = raw[good]
     return values

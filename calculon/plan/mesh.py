@@ -1,4 +1,4 @@
-"""How ranks are numbered along the axes of parallelism, and which networks their groups use."""
+"""Mesh of ranks: numbering along the axes of parallelism, and the networks of process groups."""
 
 from collections.abc import Mapping
 from functools import reduce
@@ -14,19 +14,18 @@ from calculon.hardware.system import System
 from calculon.plan.columns import FIELDS, Columns, code
 
 DEGREES = tuple(axis.degree for axis in MESH_AXES)
-"""Fields whose product is the number of processors."""
+"""Degrees whose product is the number of processors."""
 
 _INNER = tuple(axis.name for axis in LAYER_AXES if not axis.folded)
 
 NUMBERING = (*_INNER, *(axis.name for axis in MESH_AXES if axis.name not in _INNER))
-"""The axes in the order in which ranks are numbered where networks are stated, fastest first."""
+"""Order of the axes in the numbering of ranks if networks are stated, fastest first."""
 
 
 def order_of(mesh_order: str) -> tuple[str, ...]:
-    """Return the axes in the order in which ranks are numbered, fastest first.
+    """Return the order of the axes in the numbering of ranks, fastest first.
 
-    Those whose collectives are between layers come before those of the pipeline and of replicas.
-
+    Axes with collectives between layers come before pipeline and data parallelism: they need the fastest network.
     >>> order_of("tp-dp-pp")
     ('tp', 'cp', 'dp', 'pp')
     """
@@ -37,7 +36,7 @@ def order_of(mesh_order: str) -> tuple[str, ...]:
 
 
 def strides_of(columns: Columns, mesh_order: str) -> Mapping[str, Count]:
-    """Return the distance of the numbers of neighbours in the groups of each axis, in one order."""
+    """Return the distance between neighboring ranks in the groups of each axis, for one mesh order."""
     strides: dict[str, Count] = {}
     distance: Count = np.array(1, np.int64)
     for name in order_of(mesh_order):
@@ -47,34 +46,35 @@ def strides_of(columns: Columns, mesh_order: str) -> Mapping[str, Count]:
 
 
 def data_ranks(columns: Columns) -> Count:
-    """Return how many ranks have the same weights: those of context and data parallelism."""
+    """Return the number of ranks with equal weights: data-parallel times context-parallel degree."""
     if not (columns.context_par > 1).any():
         return columns.data_par
     return np.asarray(columns.context_par, np.int64) * columns.data_par
 
 
 def data_network(columns: Columns) -> Array:
-    """Return the stated network between ranks with the same weights: the outer one of parts and replicas."""
+    """Return the stated network between ranks with equal weights: the outer one of data and context parallelism."""
     if not (columns.context_par > 1).any():
         return columns.data_par_net
     both = np.maximum(columns.data_par_net, columns.context_par_net)
+    # With a single replica the data network is not used, even if it is stated.
     alone = (columns.data_par == 1) & (columns.context_par > 1)
     return np.where(alone, columns.context_par_net, both)
 
 
 def expert_tensor_par(columns: Columns) -> Count:
-    """Return over how many ranks each expert is split by its width, neighbours in a mesh."""
+    """Return the tensor-parallel degree of experts; their ranks are adjacent in a mesh."""
     stated = columns.expert_tensor_par
     return np.asarray(np.where(stated > 0, stated, columns.tensor_par), np.int64)
 
 
 def expert_ranks(columns: Columns) -> Count:
-    """Return the ranks that have all experts once: consecutive ones in a mesh."""
+    """Return the number of ranks that hold all experts once; they are consecutive in a mesh."""
     return np.asarray(columns.expert_par, np.int64) * expert_tensor_par(columns)
 
 
 def strides(columns: Columns) -> Mapping[str, Count]:
-    """Return the distance of the numbers of neighbours in the groups of each axis, in the order of each execution."""
+    """Return the distance between neighboring ranks in the groups of each axis, for the order of each execution."""
     codes = np.flatnonzero(np.bincount(np.ravel(columns.mesh_order)))  # np.unique loads numpy.ma
     found: dict[str, Count] = {}
     for number in codes:
@@ -88,11 +88,11 @@ def strides(columns: Columns) -> Mapping[str, Count]:
 
 
 def rooms_of(columns: Columns, mesh_order: str, system: System) -> Fanouts:
-    """Return what an instance of each nested network joins when the groups of all axes sit evenly, in one order.
+    """Return the number of inner instances per instance of each nested network, for evenly placed groups.
 
-    Replicas with hybrid sharding form groups of shards, and of copies of them; shards are of whole context-parallel
-    groups. Groups of experts contain whole groups of tensor and context parallelism and of shards, or are inside of
-    one. Context-parallel groups consist of those that exchange heads.
+    With hybrid sharding, replicas form groups of shards and groups of their copies; shards consist of whole
+    context-parallel groups. Expert groups contain whole tensor- and context-parallel groups and shards, or are inside
+    of one. Context-parallel groups consist of the subgroups that exchange heads.
     """
     degrees: list[Count] = []
     between_layers = len(_INNER)
@@ -112,19 +112,20 @@ def rooms_of(columns: Columns, mesh_order: str, system: System) -> Fanouts:
         mesh_order == _EXPERTS_SPAN_REPLICAS or (columns.context_par > 1).any()
     ):
         degrees = _with_experts(degrees, np.where(columns.expert_par > 1, expert_ranks(columns), 1))
+        # Cutting each degree in two doubles the number of axes.
         return fanouts_used(system, degrees, 2 * between_layers)
     return fanouts_used(system, degrees, between_layers)
 
 
 _EXPERTS_SPAN_REPLICAS = "tp-dp-pp"
-"""The order in which replicas are next to tensor groups, so that groups of experts may contain several.
+"""Mesh order with replicas next to tensor groups: expert groups may contain several replicas.
 
-In any order they may contain several tensor groups with parts of the same sequences.
+With context parallelism, expert groups may contain several tensor groups in any order.
 """
 
 
 def _with_experts(degrees: list[Count], span: Count) -> list[Count]:
-    """Return degrees of a mesh, fastest first, cut so that the first so many ranks are a group, too."""
+    """Return mesh degrees, fastest first, split so that the first `span` ranks form a group, too."""
     cut: list[Count] = []
     inside: Count = np.array(1)
     for degree in degrees:
@@ -135,7 +136,7 @@ def _with_experts(degrees: list[Count], span: Count) -> list[Count]:
 
 
 def rooms(columns: Columns, system: System) -> Fanouts:
-    """Return what an instance of each nested network joins, in the order of each execution; all where it is stated."""
+    """Return the number of inner instances per network instance for each execution; all if networks are stated."""
     found: Fanouts = tuple(np.array(room) for _, room in nested_networks(system))
     for number in np.flatnonzero(np.bincount(np.ravel(columns.mesh_order))):
         if number:
@@ -148,7 +149,7 @@ def rooms(columns: Columns, system: System) -> Fanouts:
 def networks_of(
     columns: Columns, mesh_order: str, system: System, used: Fanouts | None = None
 ) -> dict[str, Array]:
-    """Return the network of the groups of each axis: the one stated, or in a mesh the outermost that they span."""
+    """Return the network of the groups of each axis: the stated one, or in a mesh the outermost that they span."""
     if mesh_order == MESH_ORDERS[0]:
         return {axis.name: getattr(columns, axis.network) for axis in AXES}
     apart = strides_of(columns, mesh_order)
@@ -160,14 +161,14 @@ def networks_of(
 
 
 def processors(columns: Columns) -> Count:
-    """Return the product of the degrees."""
+    """Return the product of the degrees of each execution."""
     return reduce(mul, (getattr(columns, name).astype(float) for name in DEGREES))
 
 
 def outermost(system: System, span: Count, rooms: Fanouts) -> Array:
-    """Return the outermost network of process groups by the consecutive processors that they span.
+    """Return the outermost network of process groups from the number of consecutive processors that they span.
 
-    It is the first network that holds them, of which every instance joins as many as `rooms` say.
+    It is the innermost network that contains them, if each instance joins the given number of inner instances.
     """
     nested = [number for number, _ in nested_networks(system)] or [0]
     held, inside = [], np.array(1)
@@ -181,7 +182,7 @@ def outermost(system: System, span: Count, rooms: Fanouts) -> Array:
 
 
 def places(rooms: Fanouts) -> Count:
-    """Return how many processors all instances have together."""
+    """Return the number of processors of all instances together."""
     return reduce(mul, rooms, np.array(1))
 
 

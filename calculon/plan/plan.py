@@ -1,4 +1,4 @@
-"""A table of executions: a struct of arrays with the fields of :class:`~calculon.declarations.execution.Execution`."""
+"""Table of executions: a struct of arrays with the fields of :class:`~calculon.declarations.execution.Execution`."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -23,8 +23,8 @@ from calculon.plan.columns import (
     Columns,
     code,
     column,
+    encoded,
     field_of,
-    held,
     parse,
     type_of,
 )
@@ -43,19 +43,19 @@ PUBLISHED_NAMES = tuple(field.name for field in FIELDS if not field.declaration.
 
 
 def names_of(edition: str) -> tuple[str, ...]:
-    """Return the fields that tables of an edition show: the published ones alone in the published edition."""
+    """Return the fields that tables of an edition show: only the published ones in the published edition."""
     return PUBLISHED_NAMES if edition == PUBLISHED else NAMES
 
 
 class Plan(Columns, Tabular):
-    """A table of executions.
+    """Table of executions.
 
-    Columns are attributes: whole numbers are int64, switches bool, and fields with named values are codes, int8 or
-    int16 (the position in the declaration's ``choices``). Rows may be malformed: :attr:`malformed` tells which field of
-    a row holds a value that the field does not take, and the evaluation marks such a row instead of raising.
+    Columns are attributes: integers are int64, switches bool, and fields with named values are codes, int8 or int16
+    (the position in the declaration's ``choices``). Rows may be malformed: :attr:`malformed` states the field with an
+    invalid value, and evaluation marks such a row instead of raising an error.
 
     Attributes:
-        malformed (shape (rows,)): Number of the first field with an impossible value, or -1.
+        malformed (shape (rows,)): Index of the first field with an invalid value, or -1.
     """
 
     __slots__ = ("malformed",)
@@ -69,13 +69,13 @@ class Plan(Columns, Tabular):
     def from_records(
         cls, records: Iterable[Execution | Mapping[str, Any]], edition: str | None = None
     ) -> "Plan":
-        """Make a table of execution records, or of mappings with the same fields, in an edition if one is asked for.
+        """Create a table from execution records, or from mappings with the same fields, optionally in an edition.
 
-        Of rows of a DataFrame what tables of results have beside execution fields is left out. What mappings of
-        edition corrected leave out is filled in as their preset says, published fields too.
+        Rows of a DataFrame may contain other columns of result tables, which are ignored. Missing fields of mappings
+        in edition corrected get the values of their preset, including published fields.
 
         Raises:
-            SpecError: When a mapping misses a field or has one too many. Impossible values are marked, not raised.
+            SpecError: When a mapping has a missing or unknown field. Invalid values are marked instead.
         """
         given: Iterable[Any] = records
         asked = {} if edition is None else {"edition": edition}
@@ -96,12 +96,12 @@ class Plan(Columns, Tabular):
 
     @classmethod
     def from_columns(cls, columns: Mapping[str, Any], edition: str | None = None) -> "Plan":
-        """Make a table of columns: arrays or lists of equal length; a single value stands for every row.
+        """Create a table from columns: arrays or lists of equal length; scalars apply to every row.
 
-        What rows of edition corrected leave out is filled in as their preset says.
+        Missing columns in edition corrected get the values of the preset of each row.
 
         Raises:
-            SpecError: When a column is missing or unknown, or lengths differ. Impossible values are marked, not raised.
+            SpecError: When a column is missing or unknown, or lengths differ. Invalid values are marked instead.
         """
         if not isinstance(columns, Mapping):
             raise SpecError("plan", Problem("", "a mapping of columns", inputs.found(columns)))
@@ -133,6 +133,7 @@ class Plan(Columns, Tabular):
         rows = lengths.pop() if lengths else 1
         malformed = np.full(rows, -1, np.int8)
         parsed = {}
+        # In reverse order, so that the first field with an invalid value is reported.
         for number, field in reversed(list(enumerate(FIELDS))):
             values, bad = parse(field, raw[field.name])
             parsed[field.name] = np.broadcast_to(values, rows)
@@ -141,29 +142,29 @@ class Plan(Columns, Tabular):
 
     @classmethod
     def from_frame(cls, frame: "pd.DataFrame", edition: str | None = None) -> "Plan":
-        """Make a table of a DataFrame; what tables of results have beside execution fields is left out.
+        """Create a table from a DataFrame; other columns of result tables are ignored.
 
         Raises:
-            SpecError: For anything but a DataFrame, and for a column that no table of executions or results has;
+            SpecError: For anything but a DataFrame, and for a column that neither executions nor results have;
                 otherwise as :meth:`from_columns`.
         """
         if not inputs.is_frame(frame):
             raise SpecError("plan", Problem("", "a DataFrame", inputs.found(frame)))
         inputs.check_columns(frame.columns, "plan")
         there = {name: frame[name] for name in NAMES if name in frame.columns}
-        for name, default in DEFAULTS.items():  # blank where rows of several editions were joined
+        for name, default in DEFAULTS.items():  # blank if rows of several editions were joined
             if name in there and there[name].isna().any():
                 there[name] = there[name].astype(object).where(there[name].notna(), default)
         return cls.from_columns({name: one.to_numpy() for name, one in there.items()}, edition)
 
     @classmethod
     def of(cls, execution: Execution) -> "Plan":
-        """Make a table of one valid execution."""
+        """Create a table of one valid execution."""
         return cls({name: _one(name, getattr(execution, name)) for name in NAMES})
 
     @classmethod
     def concatenate(cls, plans: Iterable["Plan"]) -> "Plan":
-        """Join tables, one below the other; of no tables, a table without rows.
+        """Concatenate tables; without tables, return an empty one.
 
         Raises:
             SpecError: For anything but tables.
@@ -181,7 +182,7 @@ class Plan(Columns, Tabular):
         return cls(columns, np.concatenate([plan.malformed for plan in parts]))
 
     def scalars(self) -> Columns:
-        """Return the only row as columns without an axis, which rules are quicker to read of."""
+        """Return the only row as scalars, with which rules are faster than with arrays of one entry."""
         return Columns({name: column[0] for name, column in self._columns.items()})
 
     def __len__(self) -> int:
@@ -191,7 +192,7 @@ class Plan(Columns, Tabular):
         return f"<Plan of {len(self):,} executions>"
 
     def __getstate__(self) -> tuple[dict[str, Array], Array]:
-        """Return the columns, lists of counts as text: their numbers mean something in this process only."""
+        """Return the columns with lists of counts as text: their codes are valid in this process only."""
         texts = {name: self.values(name) for name in _LISTS}
         return self._columns | texts, self.malformed
 
@@ -201,11 +202,11 @@ class Plan(Columns, Tabular):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The fields that a table of these executions shows: without the optional ones in the published edition."""
+        """Fields that a table of these executions shows: without optional ones in the published edition."""
         return names_of(PUBLISHED) if self.is_choice("edition", PUBLISHED).all() else NAMES
 
     def replaced(self, **values: str) -> "Plan":
-        """Return the same executions with named values in some fields, the same in every row."""
+        """Return the table with some fields set to a named value in every row."""
         columns: dict[str, Array] = {
             name: np.full(len(self), code(name, v), type_of(name)) for name, v in values.items()
         }
@@ -213,16 +214,17 @@ class Plan(Columns, Tabular):
 
     def take(self, rows: Any) -> "Plan":
         """Select rows by number, slice or mask."""
-        if isinstance(rows, np.ndarray) and rows.dtype.kind == "i":  # much faster than an index
+        # Take is much faster than indexing
+        if isinstance(rows, np.ndarray) and rows.dtype.kind == "i":
             taken = {n: column.take(rows) for n, column in self._columns.items()}
             return Plan(taken, self.malformed.take(rows))
         return Plan({n: column[rows] for n, column in self._columns.items()}, self.malformed[rows])
 
     def values(self, field: str) -> Array:
-        """Return a column as it stands in files: named values as text.
+        """Return a column as in files: named values as text.
 
         Raises:
-            KeyError: When there is no such field; the message names the nearest.
+            KeyError: For an unknown field; the message names the nearest.
         """
         if field not in self._columns:
             raise KeyError(
@@ -249,9 +251,9 @@ class Plan(Columns, Tabular):
 
 
 def _completed(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return columns, or the fields of one row, with those that are left out as far as they are known.
+    """Return columns, or the fields of one row, with missing fields filled in if possible.
 
-    Rows of edition corrected are completed as their preset says, all others with defaults.
+    Rows in edition corrected get the values of their preset, other rows the defaults.
     """
     whole = {**DEFAULTS, **given}
     if not {"edition", "preset"} & given.keys() or all(name in given for name in NAMES):
@@ -259,6 +261,7 @@ def _completed(given: Mapping[str, Any]) -> dict[str, Any]:
     missing = [name for name in NAMES if name not in given]
     columns = {name: column(values) for name, values in given.items()}
     named = [columns.get(name, np.array("")) for name in ("edition", "preset")]
+    # The usual case, one edition and preset for all rows, needs no grouping.
     if all(one.ndim == 0 for one in named):
         laid = {n: column(v) if isinstance(v, (list, tuple)) else v for n, v in given.items()}
         return {**whole, **_filled(laid, *(one.item() for one in named)), **given}
@@ -277,7 +280,7 @@ def _completed(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _filled(given: Mapping[str, Any], edition: Any, preset: Any) -> Mapping[str, Any]:
-    """Return fields, or columns, of one edition and preset with what is filled in; what is wrong is told by its row."""
+    """Return the fields of one edition and preset with filled-in values; errors are reported later, by row."""
     stated = {"edition": edition, "preset": preset}
     named = {name: value for name, value in stated.items() if name in given}
     try:
@@ -293,7 +296,7 @@ def all_fields(execution: Execution) -> dict[str, Any]:
 
 
 def _fields_of(row: Any, place: str) -> dict[str, Any]:
-    """Return the fields of a row of a DataFrame; an optional one that is blank has its default."""
+    """Return the fields of a row of a DataFrame; blank optional fields have their default."""
     inputs.check_columns(row.keys(), place)
     return {
         name: row[name]
@@ -304,18 +307,18 @@ def _fields_of(row: Any, place: str) -> dict[str, Any]:
 
 @lru_cache(4096)
 def _one(name: str, value: Any) -> Array:
-    """Return a column of one entry."""
-    values: Array = np.array([held(name, value)], type_of(name))
+    """Return a read-only column of one entry."""
+    values: Array = np.array([encoded(name, value)], type_of(name))
     values.setflags(write=False)
     return values
 
 
-# Tables of executions in any form that people have them in.
+# Tables of executions in any supported form.
 
 Executions: TypeAlias = Union[
     Plan, Execution, Mapping[str, Any], Iterable[Execution | Mapping[str, Any]], "pd.DataFrame"
 ]
-"""A table, a DataFrame, records or mappings, a mapping of columns, or one execution."""
+"""Table, DataFrame, records, mappings, mapping of columns, or a single execution."""
 
 _WANTED = "a Plan, a DataFrame, a list of Executions or of mappings with their fields, or a mapping of columns"
 
@@ -340,13 +343,13 @@ def read_plan(
 
 
 def as_plan(source: Executions, edition: str | None = None) -> Plan:
-    """Return a table of executions from any form of one, in an edition if one is asked for.
+    """Return a table of executions from any supported form, optionally in an edition.
 
-    Fields that rows of edition corrected leave out are filled in as their preset says, without one by what all
-    frameworks share; of others the optional ones have their defaults.
+    Missing fields of rows in edition corrected get the values of their preset, or of the values that all frameworks
+    share if they have none. Missing optional fields of other rows have their default.
 
     Raises:
-        SpecError: For anything else, for a missing or unknown field, and for columns of different lengths.
+        SpecError: For an unsupported form, for a missing or unknown field, and for columns of different lengths.
     """
     given: Any = source
     if isinstance(given, Plan):

@@ -1,4 +1,4 @@
-"""The counts that follow from executions: microbatches, blocks per stage, chunks; of a table and of a grid alike."""
+"""Counts derived from executions: microbatches, blocks per stage, chunks; for tables and grids."""
 
 from copy import copy
 from typing import Self
@@ -7,7 +7,7 @@ import numpy as np
 
 from calculon.architecture.segments import kinds_by_block
 from calculon.architecture.shape import sequence_lengths
-from calculon.base.arrays import derived, occurs
+from calculon.base.arrays import cached_property, is_nonzero
 from calculon.base.units import MIB, MICRO, Array, Bytes, Count, Fraction, Seconds
 from calculon.declarations.axes import AXES
 from calculon.declarations.model import Model
@@ -30,17 +30,17 @@ from calculon.plan.stage_layout import StageLayout
 _AUTO = code("grad_dtype", "auto")
 
 
-def _number(field: str) -> "derived[Count]":
-    """Return a field of executions as a quantity to compute with."""
-    return derived(lambda schedule: getattr(schedule.columns, field).astype(float))
+def _number(field: str) -> "cached_property[Count]":
+    """Return a property for a field of executions as a floating-point quantity."""
+    return cached_property(lambda schedule: getattr(schedule.columns, field).astype(float))
 
 
 class Schedule:
-    """What the batch level needs to know of executions that share a choice; arrays that broadcast against each other.
+    """Batch-level quantities of executions that share a choice; arrays that broadcast against each other.
 
-    A *stage* is what one pipeline rank holds, a *chunk* one of its virtual stages. The last block of a chunk (the
-    *edge* block) is followed by a pipeline transfer, the others are *base* blocks. Each quantity is derived when it is
-    asked for, from columns of any shape that broadcast.
+    A *stage* is the part of the model on one pipeline rank, a *chunk* is one of its virtual stages. The last block of a
+    chunk (the *edge* block) is followed by a pipeline transfer, the others are *base* blocks. Each quantity is computed
+    on first access, from columns of any shape that broadcast.
 
     Attributes:
         choice: The choice that the executions share.
@@ -59,17 +59,17 @@ class Schedule:
     """Tensor-parallel degree."""
 
     pipeline_par = _number("pipeline_par")
-    """Pipeline stages."""
+    """Number of pipeline stages."""
 
     data_par = _number("data_par")
-    """Replicas."""
+    """Number of replicas."""
 
     context_par = _number("context_par")
-    """Ranks that have parts of the same sequences."""
+    """Context-parallel degree: ranks that split the same sequences."""
 
-    @derived
+    @cached_property
     def data_ranks(self) -> Count:
-        """Ranks that have the same weights, but for experts, and reduce their gradients.
+        """Ranks that have equal weights, except experts, and reduce their gradients.
 
         Source: Megatron-LM, ``core/parallel_state.py``, ``get_data_parallel_group(with_context_parallel=True)``.
         """
@@ -78,55 +78,56 @@ class Schedule:
     microbatch_size = _number("microbatch_size")
     """Sequences per microbatch."""
 
-    @derived
+    @cached_property
     def seq_length(self) -> Count:
         """Tokens per sequence."""
         return sequence_lengths(self._model, self.columns.seq_length)
 
-    @derived
+    @cached_property
     def interleaving(self) -> Count:
-        """Chunks of a stage; of two directions one for each."""
+        """Chunks of a stage (interleaved schedule), over both directions of a bidirectional schedule."""
         chunks: Count = self.columns.pipeline_interleaving.astype(float)
         return 2 * chunks if self.choice.mirrored else chunks
 
-    @derived
+    @cached_property
     def ranks(self) -> Count:
-        """Pipeline ranks that differ: all, or those of the first half, which the others mirror."""
+        """Distinct pipeline ranks: all, or the first half if the other half mirrors it."""
         if not self.choice.mirrored:
             return self.pipeline_par
         return np.maximum(1.0, np.floor(self.pipeline_par / 2))
 
     @property
-    def ends_apart(self) -> Array:
-        """Whether embedding and LM head are on different ranks."""
+    def separate_ends(self) -> Array:
+        """Mask of executions whose embedding and LM head are on different ranks."""
         apart: Array = self.pipeline_par > 1
         return apart & (not self.choice.folded)
 
     @property
     def training(self) -> bool:
-        """Whether there is a backward pass."""
+        """True if there is a backward pass."""
         return self.choice.training
 
-    @derived
+    @cached_property
     def recompute_all(self) -> Array:
-        """Whether only block inputs are kept for the backward pass."""
+        """Mask of full activation recomputation: only block inputs are kept for the backward pass."""
         return self.columns.is_choice("activation_recompute", "full")
 
-    @derived
+    @cached_property
     def multiquery(self) -> Array:
-        """Whether one key/value head serves all query heads."""
+        """Mask of executions in which one key/value head serves all query heads."""
         return self.columns.is_choice("attention_type", "multiquery")
 
-    @derived
+    @cached_property
     def accumulates(self) -> Array:
-        """Whether gradient accumulation reads the sums so far, in every microbatch after the first."""
+        """Mask of executions whose gradient accumulation reads the sums in every microbatch after the first."""
         return self.columns.grad_dtype != _AUTO
 
-    @derived
+    @cached_property
     def communicators(self) -> Count:
-        """Process groups of several ranks that a rank is in: one of each axis, two where replicas form shards.
+        """Number of process groups of several ranks that contain a rank.
 
-        Ranks with parts of sequences have one more, with their replicas: that of gradients.
+        There is one for each axis, and two for data parallelism with hybrid sharding. With context parallelism, the
+        gradient all-reduce over context- and data-parallel ranks needs another group.
         """
         columns = self.columns
         shards = (columns.dp_shard > 0) & (columns.dp_shard < data_ranks(columns))
@@ -134,34 +135,34 @@ class Schedule:
         groups = groups + ((columns.context_par > 1) & (columns.data_par > 1))
         for axis in AXES:
             groups = groups + (getattr(columns, axis.degree) > 1)
-        if self.has_experts_apart:
-            groups = groups + (self.experts_apart & (self.expert_data_par > 1))
+        if self.has_separate_experts:
+            groups = groups + (self.separate_experts & (self.expert_data_par > 1))
         return groups
 
-    @derived
+    @cached_property
     def reserved(self) -> Bytes:
-        """Tier-1 memory that is not the model's: as stated, or context, libraries and the buffers of communicators.
+        """Tier-1 memory that the model does not use: stated, or context, libraries and communicator buffers.
 
-        Source: NVIDIA/nccl, issues 864, 964 and 986: every communicator has buffers of its own.
+        Source: NVIDIA/nccl, issues 864, 964 and 986: every communicator allocates its own buffers.
         """
         stated, use = self.columns.mem_reserved_mib, self._system.ext.memory
         own: Bytes = use.context + use.workspaces + np.zeros(1)
-        if occurs(use.communicator):
+        if is_nonzero(use.communicator):
             own = own + use.communicator * self.communicators
         return np.where(stated < 0, own, stated * MIB)
 
-    @derived
+    @cached_property
     def fragmentation(self) -> Fraction:
-        """Fragments of the allocator, as a share of the memory that comes and goes: as stated, or of the system."""
+        """Allocator fragmentation as a fraction of dynamic memory: stated, or from the system."""
         stated = self.columns.mem_fragments_percent
         return np.where(stated < 0, self._system.ext.memory.fragmentation, stated / 100)
 
     @property
     def host_time(self) -> Seconds | float:
-        """Time of a batch in which no processor works: that of the host.
+        """Time of a batch during which processors wait for the host.
 
-        What a stage of a pipeline stands still beside a microbatch counts for all of its chunks, and once more for each
-        of the other stages, while the pipeline fills and drains.
+        The time that a pipeline stage stops per microbatch counts for all of its chunks, and once more for each of the
+        other stages while the pipeline fills and drains.
         """
         step, stop = self._system.ext.launch.step, self.columns.stage_stop_us
         if not stop.any():
@@ -171,22 +172,22 @@ class Schedule:
 
     # -- counts -------------------------------------------------------------------------------------------------------
 
-    @derived
+    @cached_property
     def microbatches(self) -> Count:
-        """Microbatches per pipeline and batch; those of one direction where half of them go each way."""
+        """Microbatches per pipeline and batch; in a bidirectional schedule, per direction."""
         found = np.floor(
             np.floor(self.columns.batch_size / self.data_par) / self.columns.microbatch_size
         )
-        # a rule refuses odd numbers
+        # Half of the microbatches run in each direction; a rule refuses odd numbers.
         return np.maximum(np.floor(found / 2), 1.0) if self.choice.mirrored else found
 
-    @derived
+    @cached_property
     def pairs(self) -> Count:
-        """Microbatches whose passes run beside each other: forward ones beside backward ones of others.
+        """Microbatches whose forward pass overlaps with the backward pass of another microbatch.
 
-        These are so while the last stage does both, which is when it has gone forward with what fills it:
-        :math:`(v - 1) p + 1` passes of chunks, one more than without pairs. What other stages do in pairs before and
-        after does not shorten the batch. Source: Megatron-LM, ``core/pipeline_parallel/schedules.py``,
+        Passes overlap once the last stage has completed the forward passes that fill the pipeline:
+        :math:`(v - 1) p + 1` passes of chunks, one more than without overlap. Overlap of other stages before and after
+        does not shorten the batch. Source: Megatron-LM, ``core/pipeline_parallel/schedules.py``,
         ``get_pp_rank_microbatches`` with ``overlap_moe_expert_parallel_comm``.
         """
         if not self.choice.pairs_passes:
@@ -197,69 +198,70 @@ class Schedule:
         return np.maximum(0.0, self.microbatches - ahead / self.interleaving)
 
     def pairs_of_rank(self, rank: Count) -> Count:
-        """Return how many whole microbatches a rank of DualPipe passes in pairs: of these each saves half with a chunk.
+        """Return the number of microbatches that a DualPipe rank overlaps; each saves half of a chunk per pair.
 
-        Two for each microbatch that the pipeline is full for, but for the first on the middle rank, and one for each of
-        those that go forward last. Source: :func:`~calculon.cost.pipeline.orders.phases`.
+        There are two pairs for each microbatch while the pipeline is full (except the first on the middle rank), and
+        one for each of the last forward passes. Source: :func:`~calculon.cost.pipeline.orders.phases`.
         """
         ranks = self.ranks
         pairs = 2 * self.microbatches - 3 * ranks + rank + 1 - (rank == ranks - 1)
         return np.maximum(0.0, pairs) / 2
 
-    @derived
+    @cached_property
     def shards(self) -> Count:
-        """Parts of the optimizer state."""
+        """Number of optimizer state shards."""
         columns = self.columns
         return shard_count(columns.optimizer_sharding, columns.dp_shard, self.data_ranks)
 
-    @derived
-    def experts_apart(self) -> Array:
-        """Whether routed experts have replica groups, and messages, of their own.
+    @cached_property
+    def separate_experts(self) -> Array:
+        """Mask of executions in which routed experts have separate replica groups and messages.
 
-        They have not where tensor parallelism alone splits them, as it splits the MLP. Source: Megatron-LM, parameters
-        whose ``allreduce`` is False (``core/transformer/moe/experts.py``, ``core/extensions/transformer_engine.py``).
+        If only tensor parallelism splits experts, they are split like the MLP and need no separate groups. Source:
+        Megatron-LM, parameters whose ``allreduce`` is False (``core/transformer/moe/experts.py``,
+        ``core/extensions/transformer_engine.py``).
         """
         columns = self.columns
         return (columns.expert_par > 1) | (expert_ranks(columns) != columns.tensor_par)
 
-    @derived
+    @cached_property
     def expert_data_par(self) -> Count:
-        """Ranks that have the same weights of routed experts.
+        """Number of ranks with equal weights of routed experts.
 
         Source: Liu et al., *MoE Parallel Folding*, arXiv 2504.14960, section 3.2.
         """
         return self._of_experts(self.data_ranks)
 
     def expert_shards(self, shards: Count) -> Count:
-        """Return how many ranks share what is split of experts where so many ranks share that of other weights."""
+        """Return the number of shards of expert state, given the number of shards of other state."""
         return np.where(shards > 1, self._of_experts(shards), 1.0)
 
     def _of_experts(self, same: Count) -> Count:
-        """Return how many ranks have the same weights of routed experts, of so many with the same other weights.
+        """Return the number of ranks with equal expert weights among `same` ranks with equal other weights.
 
-        At least one, of all tensor groups of these.
+        The result is at least one, over all tensor groups of these ranks.
         """
         ranks: Count = self.tensor_par * same / expert_ranks(self.columns)
-        return np.maximum(np.floor(ranks), 1.0)  # a rule refuses others than whole ones
+        return np.maximum(np.floor(ranks), 1.0)  # a rule refuses fractions
 
-    @derived
+    @cached_property
     def reduces(self) -> Array:
-        """Whether anything is reduced between ranks with the same weights."""
+        """Mask of executions that reduce gradients between ranks with equal weights."""
         several: Array = self.data_ranks > 1
-        if self.has_experts_apart:
-            several = several | (self.experts_apart & (self.expert_data_par > 1))
+        if self.has_separate_experts:
+            several = several | (self.separate_experts & (self.expert_data_par > 1))
         return several
 
-    @derived
-    def has_experts_apart(self) -> bool:
-        """Whether any execution has groups of its own for routed experts."""
-        return self._model.mixes and bool(self.experts_apart.any())
+    @cached_property
+    def has_separate_experts(self) -> bool:
+        """True if any execution has separate groups for routed experts."""
+        return self._model.mixes and bool(self.separate_experts.any())
 
-    @derived
+    @cached_property
     def layout(self) -> StageLayout | None:
-        """Blocks of the stages, where executions state a schedule or a layout, or blocks are of several kinds.
+        """Blocks of the stages if executions state a schedule or a layout, or if there are several kinds of block.
 
-        None where they are as published.
+        None for the published layout.
         """
         kinds = kinds_by_block(self._model)
         if not (self.choice.own_stages or kinds):
@@ -271,34 +273,34 @@ class Schedule:
         layout = StageLayout.of(columns, self.pipeline_par, self.recompute_all, model)
         return with_kinds(layout, columns, model) if kinds else layout
 
-    @derived
+    @cached_property
     def blocks(self) -> Count:
-        """Blocks of the most loaded stage."""
+        """Blocks of the largest stage."""
         if self.layout is not None:
             return self.layout.largest
         return np.ceil(self._model.num_blocks / self.pipeline_par)
 
-    @derived
+    @cached_property
     def missing_blocks(self) -> Count:
-        """Blocks that the other stages have less, in total."""
+        """Blocks that the other stages lack compared with the largest stage, in total."""
         return self.blocks * self.ranks - self._model.num_blocks
 
-    @derived
+    @cached_property
     def chunk_blocks(self) -> Count:
-        """Blocks of a chunk; of those that differ within a stage the mean."""
+        """Blocks of a chunk, or their mean if chunks of a stage differ."""
         if self.layout is not None:
             return self.blocks / self.interleaving
         return np.floor(self.blocks / self.interleaving)
 
     def with_blocks(self, blocks: Count, pairs: Count | None = None) -> Self:
-        """Return the schedule of stages with other numbers of blocks, of one chunk where that is not what they have.
+        """Return the schedule of stages with other numbers of blocks, each in one chunk if the number differs.
 
-        `pairs` are the microbatches whose passes run beside each other there, where they are not those of all stages.
+        `pairs` overrides the number of microbatches with overlapping passes.
         """
         chunks = np.where(blocks == self.blocks, self.chunk_blocks, blocks)
         if self.layout is not None:
             chunks = blocks / self.interleaving
-        other = copy(self)  # with all that has been derived: nothing else depends on the blocks
+        other = copy(self)  # keeps derived values: only the attributes below depend on the blocks
         other.missing_blocks, other.blocks, other.chunk_blocks = self.missing_blocks, blocks, chunks
         if pairs is not None:
             other.pairs = pairs
@@ -306,36 +308,36 @@ class Schedule:
 
     @property
     def in_one_chunk(self) -> Self:
-        """The schedule of stages whose blocks are one chunk: all of them are done when a batch is."""
+        """Schedule whose stages have a single chunk, for work that all blocks complete within a batch."""
         other = copy(self)
         other.interleaving, other.chunk_blocks = np.ones(1), self.blocks
         return other
 
     @property
     def mean_blocks(self) -> Count:
-        """Blocks of a stage that useful work is counted of: the mean of a stated layout, else the most."""
+        """Blocks of a stage for useful work: the mean of a stated layout, else the largest stage."""
         if self.layout is None:
             return self.blocks
         return (self.blocks * self.ranks - self.missing_blocks) / self.ranks
 
     @property
     def processors(self) -> Count:
-        """Processors of an execution."""
+        """Number of processors of an execution."""
         return processors(self.columns)
 
     @property
     def base_blocks(self) -> Count:
-        """Blocks of a chunk that are not followed by a pipeline transfer."""
+        """Blocks of a chunk without a subsequent pipeline transfer."""
         return self.chunk_blocks - 1
 
     def chunk_sum(self, base: Array, edge: Array) -> Array:
-        """Add a quantity of the two kinds of block up over a chunk."""
+        """Return the sum of a quantity of base and edge blocks over a chunk."""
         return self.base_blocks * base + edge
 
     def batch_sum(self, base: Array, edge: Array) -> Array:
-        """Add a quantity of the two kinds of block up over the batch on one processor.
+        """Return the sum of a quantity of base and edge blocks over the batch on one processor.
 
-        Of a stage with fewer blocks than chunks, such as the first one of Llama 3 405B, every block is an edge.
+        If a stage has fewer blocks than chunks, such as the first stage of Llama 3 405B, every block is an edge.
         """
         chunk: Array = self.chunk_sum(base, edge)
         if self.layout is not None:
@@ -344,36 +346,37 @@ class Schedule:
 
     # -- groups along the axes ----------------------------------------------------------------------------------------
 
-    @derived
+    @cached_property
     def strides(self) -> dict[str, Count]:
-        """Distance of the numbers of neighbours in the groups of each axis."""
+        """Distance between neighboring ranks in the groups of each axis."""
         return dict(strides_of(self.columns, self.choice.mesh_order))
 
-    @derived
+    @cached_property
     def rooms(self) -> Fanouts:
-        """How many instances of those inside an instance of each nested network joins in a mesh."""
+        """Number of inner instances per instance of each nested network in a mesh."""
         return rooms_of(self.columns, self.choice.mesh_order, self._system)
 
-    @derived
+    @cached_property
     def networks(self) -> dict[str, Array]:
-        """Network of the groups of each axis: the one stated, or in a mesh the outermost that they span.
+        """Network of the groups of each axis: the stated one, or in a mesh the outermost that they span.
 
-        Of replicas alone: gradients are reduced over parts of sequences, too (:attr:`data_network`).
+        The data-parallel entry is for replicas only; gradients are also reduced over context parallelism
+        (:attr:`data_network`).
         """
         used = self.rooms if self.choice.meshed else None
         return networks_of(self.columns, self.choice.mesh_order, self._system, used)
 
-    @derived
+    @cached_property
     def data_network(self) -> Array:
-        """Network of the groups of ranks with the same weights."""
+        """Network of the groups of ranks with equal weights."""
         if not self.choice.meshed:
             return data_network(self.columns)
         alone = (self.columns.data_par == 1) & (self.columns.context_par > 1)
-        if not alone.any():  # replicas are further away than parts
+        if not alone.any():  # replicas are further apart than context-parallel ranks
             return self.networks["dp"]
         return np.where(alone, self.networks["cp"], self.networks["dp"])
 
 
 def shard_count(split: Array, dp_shard: Count, ranks: Count) -> Count:
-    """Return in how many parts the optimizer state is: one, those stated, or one for each rank with the weights."""
+    """Return the number of optimizer state shards: one, the stated number, or one for each rank with equal weights."""
     return np.where(split, np.where(dp_shard > 0, dp_shard, ranks), 1.0)

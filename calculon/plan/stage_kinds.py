@@ -1,4 +1,4 @@
-"""Which kinds of block the stages of a pipeline have: that follows from where they lie in the model."""
+"""Kinds of block in pipeline stages, from the position of the stages in the model."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -22,9 +22,10 @@ from calculon.plan.stage_layout import (
 
 
 def kinds_of_chunks(model: Model, chunks: Array) -> Array:
-    """Return how many blocks of each kind the chunks of stages have: shape (kinds, stages, chunks).
+    """Return the number of blocks of each kind in the chunks of stages: shape (kinds, stages, chunks).
 
-    Chunks follow each other in the model: the first of all stages, then the second of all stages.
+    Chunks are assigned round-robin (interleaved schedule): the first chunk of every stage, then the second of every
+    stage.
 
     Source: Narayanan et al., arXiv 2104.04473, section 2.2.
     """
@@ -38,9 +39,9 @@ def kinds_of_chunks(model: Model, chunks: Array) -> Array:
 
 
 def kinds_of_halves(model: Model, halves: Array) -> Array:
-    """Return how many blocks of each kind both chunks of ranks have: shapes (2, ranks), (kinds, ranks, 2).
+    """Return the blocks of each kind in both chunks of ranks: shapes (2, ranks) -> (kinds, ranks, 2).
 
-    The first chunks of all ranks follow each other in the model, then the second ones on the way back.
+    The model visits the first chunks of all ranks in ascending order, then the second chunks in descending order.
     """
     ranks = halves.shape[1]
     along = np.concatenate([halves[0], halves[1, ::-1]])[:, None]
@@ -49,19 +50,19 @@ def kinds_of_halves(model: Model, halves: Array) -> Array:
 
 
 def chunks_of_layout(stages: Sequence[float], interleaving: int, listed: str) -> Array:
-    """Return the blocks of every chunk of stages with so many blocks: shape (stages, chunks)."""
+    """Return the blocks of every chunk of stages with the given numbers of blocks: shape (stages, chunks)."""
     if listed:
         return chunks_of(listed, len(stages))
     return np.stack([chunks_of_stage(max(int(blocks), 0), interleaving) for blocks in stages])
 
 
 @lru_cache(maxsize=4096)
-def _told_apart(
+def _distinct_stages(
     model: Model, stages: tuple[int, ...], interleaving: int, listed: str
 ) -> tuple[tuple[float, ...], ...]:
-    """Return the stages that differ: blocks, how many there are, the place of the first, and blocks of each kind.
+    """Return the distinct stages: blocks, number of such stages, index of the first one, and blocks of each kind.
 
-    They are the first, others in the order of their places, and the last; a single stage is the last.
+    The order is: first stage, inner stages by position, last stage. A single stage counts as the last one.
     """
     counts = kinds_of_chunks(model, chunks_of_layout(stages, interleaving, listed)).sum(axis=2).T
     rows = [(float(own.sum()), 1.0, float(i), *own.tolist()) for i, own in enumerate(counts)]
@@ -78,9 +79,9 @@ def _told_apart(
 def _folded_ranks(
     model: Model, halves: tuple[tuple[int, int], ...]
 ) -> tuple[tuple[float, ...], ...]:
-    """Return the ranks that differ from the one before, as :func:`_told_apart`, with the blocks of both chunks.
+    """Return runs of equal ranks as :func:`_distinct_stages`, with the blocks of both chunks.
 
-    The first rank is the last of them; there is no stage of the first kind.
+    The first rank is the last entry, because it holds both ends of the model; there is no first stage.
     """
     counts = kinds_of_halves(model, np.array(halves, float).T).sum(axis=2).T
     between: list[tuple[float, ...]] = []
@@ -96,7 +97,7 @@ def _folded_ranks(
 
 
 def with_folded_kinds(layout: StageLayout, model: Model) -> StageLayout:
-    """Tell the ranks of a folded layout apart by the kinds of block that they have."""
+    """Return a folded layout whose ranks are distinguished by their kinds of block."""
     assert layout.halves is not None
     kinds, shape = len(layout.count), layout.count.shape[1:]
     values = [*layout.count, *layout.halves[0], *layout.halves[1]]
@@ -104,6 +105,7 @@ def with_folded_kinds(layout: StageLayout, model: Model) -> StageLayout:
     found = []
     for row in rows.tolist():
         count, *halves = (row[i * kinds : (i + 1) * kinds] for i in range(3))
+        # The last kind is the first rank of a folded layout.
         every = [kinds - 1, *range(kinds - 1)]
         pairs = [(halves[0][k], halves[1][k]) for k in every for _ in range(count[k])]
         found.append(_folded_ranks(model, tuple(pairs)))
@@ -120,7 +122,7 @@ def with_folded_kinds(layout: StageLayout, model: Model) -> StageLayout:
 
 
 def with_kinds(layout: StageLayout, columns: Columns, model: Model) -> StageLayout:
-    """Tell the stages of a layout apart by the kinds of block that they have."""
+    """Return a layout whose stages are distinguished by their kinds of block."""
     of_layout = [
         *(layout.blocks[FIRST : SECOND + 2]),
         *(layout.count[FIRST : SECOND + 2]),
@@ -146,7 +148,7 @@ def with_kinds(layout: StageLayout, columns: Columns, model: Model) -> StageLayo
 def _table(
     found: Sequence[tuple[tuple[float, ...], ...]], inverse: Array, shape: tuple[int, ...]
 ) -> list[Array]:
-    """Return the members of the stages of executions: each of shape (kinds of stage, ...)."""
+    """Return the members of the stages of executions as arrays of shape (kinds of stage, ...)."""
     most = max(SECOND + 2, *(len(stages) for stages in found))
     table = np.array([_padded(stages, most) for stages in found])[inverse]
     return [
@@ -156,14 +158,14 @@ def _table(
 
 
 def _padded(stages: tuple[tuple[float, ...], ...], most: int) -> tuple[tuple[float, ...], ...]:
-    """Fill a list of stages up, before the last, with stages as the last of which there are none."""
+    """Pad a list of stages before the last entry with empty copies of it, so that array shapes match."""
     *others, last = stages
     blocks, _, *rest = last
     return (*others, *[(blocks, 0.0, *rest)] * (most - len(stages)), last)
 
 
 def _stages_of(row: Sequence[int], model: Model) -> tuple[tuple[float, ...], ...]:
-    """Return the stages that differ of one layout, a row of numbers of :func:`with_kinds`."""
+    """Return the distinct stages of one layout, given as a row of numbers from :func:`with_kinds`."""
     first, more, fewer, _, count, others, last, degree, interleaving, number = row
     listed = list_of(number)
     if listed and len(listed.split("-")) % degree:
@@ -171,4 +173,4 @@ def _stages_of(row: Sequence[int], model: Model) -> tuple[tuple[float, ...], ...
     stages = [first] * (degree > 1) + [more] * count + [fewer] * others + [last]
     if listed:
         stages = [0] * degree
-    return _told_apart(model, tuple(stages), interleaving, listed)
+    return _distinct_stages(model, tuple(stages), interleaving, listed)

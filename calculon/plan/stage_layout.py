@@ -1,4 +1,4 @@
-"""How blocks are laid out over pipeline stages."""
+"""Layout of blocks over pipeline stages."""
 
 import math
 from functools import reduce
@@ -16,10 +16,10 @@ from calculon.declarations.named_values import ENDS_AS_BLOCKS, PP_LAYOUTS
 from calculon.plan.columns import FIELDS, Columns, code, field_of
 
 STAGE_FIELDS = tuple(one.name for one in FIELDS if "pipeline_par" in one.declaration.needs)
-"""Fields of an execution that say something about several stages; 0, empty and false are their defaults as codes."""
+"""Fields that need several pipeline stages; their defaults have code 0."""
 
 FIRST, SECOND, LAST = 0, 1, -1
-"""Kinds of stage that every layout has."""
+"""Kinds of stage in every layout."""
 
 _KINDS = ("first", "more blocks", "fewer blocks", "last")
 
@@ -30,7 +30,7 @@ assert isinstance(_LISTS, ListsOfCounts)
 
 
 def own_stages(columns: Columns) -> Array:
-    """Whether executions state a schedule or a layout, which the published model does not have."""
+    """Return a mask of executions that state a schedule or a layout, which the published model lacks."""
     stated = (columns.first_stage_blocks > 0) | (columns.last_stage_blocks > 0)
     stated = stated | (columns.stage_blocks > 0)
     return stated | (columns.pp_layout != 0) | (columns.pp_schedule != 0)
@@ -41,9 +41,9 @@ class ChunkBlocks:
     """Blocks of the chunks of stages.
 
     Attributes:
-        longest: The most blocks of any stage's chunk, added up over the chunks of a stage.
-        first_most, first: Blocks of the first chunk: of any stage the most, and of the first stage.
-        last_most, last: Blocks of the last chunk: of any stage the most, and of the last stage.
+        longest: Largest number of blocks of any stage's chunk, summed over the chunks of a stage.
+        first_most, first: Blocks of the first chunk: the maximum over stages, and of the first stage.
+        last_most, last: Blocks of the last chunk: the maximum over stages, and of the last stage.
     """
 
     longest: Count
@@ -54,7 +54,7 @@ class ChunkBlocks:
 
     @classmethod
     def of(cls, blocks: Count, count: Count, interleaving: Count) -> "ChunkBlocks":
-        """Share the blocks of kinds of stage out evenly, the larger chunks first: sorted, the fullest stage leads."""
+        """Divide the blocks of stages evenly over chunks, with larger chunks first."""
         most = np.where(count > 0, blocks, 0.0).max(axis=0)
         return cls(
             longest=most,
@@ -67,24 +67,23 @@ class ChunkBlocks:
 
 @record
 class StageLayout:
-    """Blocks of the stages of executions whose stages have whole blocks each, any of which may be the slowest.
+    """Blocks of the stages of executions; every stage has whole blocks, and any stage may be the slowest.
 
-    The first axis of all arrays is that of kinds of stage: the first stage, two kinds between, of which the first have
-    more blocks, and the last or only one. Executions that list their stages have further kinds before the last: kind
-    *i* is stage *i*.
+    The first axis of all arrays is the kind of stage: the first stage, two kinds of inner stages (the first with more
+    blocks), and the last or only stage. Executions that list their stages have more kinds before the last: kind *i* is
+    stage *i*.
 
-    The chunks of a stage that are not listed differ by a block at most, the larger ones first.
+    Chunks of a stage that are not listed differ by at most one block, and larger ones come first.
 
     Attributes:
-        blocks, count: Blocks of a stage of each kind, and how many such stages there are.
+        blocks, count: Blocks of a stage of each kind, and number of such stages.
         chunks: Blocks of chunks.
-        place: Number of the foremost stage of each kind, where the kinds between are told apart by more than their
-            blocks.
-        halves (shape (2, kinds of stage, ...)): Blocks of both chunks of ranks that have two parts which lie opposite
-            each other in the model. Then the last kind is the first rank, which has both ends of the model; those
-            between are the others in order; there is no stage of the first kind.
-        of_kind (shape (kinds of block, kinds of stage, ...)): Blocks of each kind of block, where a model has several:
-            the kinds of stage between are those that differ in them (:func:`~calculon.plan.stage_kinds.with_kinds`).
+        place: Index of the first stage of each kind, if inner kinds differ by more than their blocks.
+        halves (shape (2, kinds of stage, ...)): Blocks of both chunks of ranks that hold two opposite parts of the
+            model (V-shaped schedules). Then the last kind is the first rank, which holds both ends of the model, the
+            inner kinds are the other ranks in order, and there is no stage of the first kind.
+        of_kind (shape (kinds of block, kinds of stage, ...)): Blocks of each kind of block, if a model has several;
+            then inner kinds of stage differ in them (:func:`~calculon.plan.stage_kinds.with_kinds`).
     """
 
     blocks: Count
@@ -98,7 +97,7 @@ class StageLayout:
     def of(
         cls, columns: Columns, pipeline_par: Count, recompute_all: Array, model: Model
     ) -> "StageLayout":
-        """Lay the blocks of a model out as executions state it."""
+        """Return the layout of a model's blocks as executions state it."""
         balanced = columns.pp_layout == _BALANCED
         given = columns.first_stage_blocks, columns.last_stage_blocks
         share = np.maximum(1, columns.recompute_blocks) / columns.recompute_every
@@ -125,9 +124,9 @@ class StageLayout:
 
     @classmethod
     def folded(cls, columns: Columns, ranks: Count, model: Model) -> "StageLayout":
-        """Lay blocks out over ranks of two chunks: as listed, or odd ones on those after the first, in first chunks.
+        """Return the layout over ranks with two chunks: as listed, or with extra blocks in first chunks of inner ranks.
 
-        Lists have a count for each part of the model, in order: of these rank `i` of `n` has `i` and `2 n - 1 - i`.
+        Lists have a count for each part of the model, in order: rank `i` of `n` has parts `i` and `2 n - 1 - i`.
         """
         total = float(model.num_blocks)
         low = np.floor(total / ranks)
@@ -152,6 +151,7 @@ class StageLayout:
             if not counts.size or counts.size != 2 * degree:
                 continue  # rules refuse the latter
             here = (numbers == number) & (ranks == degree)
+            # The second half is reversed: the last rank has the two middle parts.
             own = np.stack([counts[: int(degree)], counts[: int(degree) - 1 : -1]])
             for kind in range(most):
                 rank = kind if 0 < kind < min(int(degree), most - 1) else 0
@@ -168,29 +168,29 @@ class StageLayout:
         )
 
     def mean(self, pipeline_par: Count) -> Count:
-        """Blocks of a stage, the mean."""
+        """Return the mean number of blocks of a stage."""
         return reduce(add, self.blocks * self.count) / pipeline_par
 
     @property
     def largest_between(self) -> Count:
-        """Blocks of the largest stage between the first and the last; those of the first where there is none."""
+        """Blocks of the largest inner stage, or of the first stage if there is none."""
         between = np.where(self.count > 0, self.blocks, 0.0)[SECOND:LAST].max(axis=0)
         return np.where(between > 0, between, self.blocks[FIRST])
 
     @property
     def smallest_between(self) -> Count:
-        """Blocks of the smallest stage between the first and the last; those of the first where there is none."""
+        """Blocks of the smallest inner stage, or of the first stage if there is none."""
         between = np.where(self.count > 0, self.blocks, np.inf)[SECOND:LAST].min(axis=0)
         return np.where(np.isfinite(between), between, self.blocks[FIRST])
 
     @property
     def largest(self) -> Count:
-        """Blocks of the stage that has most."""
+        """Blocks of the largest stage."""
         return np.where(self.count > 0, self.blocks, 0.0).max(axis=0)
 
 
 def chunks_of_stage(blocks: int, chunks: int) -> Array:
-    """Return the blocks of every chunk of a stage that does not list them: even, the larger ones first.
+    """Return the blocks of every chunk of a stage without a list: even, larger chunks first.
 
     >>> chunks_of_stage(7, 3)
     array([3., 2., 2.])
@@ -199,16 +199,16 @@ def chunks_of_stage(blocks: int, chunks: int) -> Array:
 
 
 def ends_as_blocks(columns: Columns) -> Array:
-    """Return how many blocks the embedding and the output head count as: shape (2, ...)."""
+    """Return the number of blocks that embedding and LM head count as: shape (2, ...)."""
     return np.moveaxis(_ENDS[columns.pp_layout], -1, 0)
 
 
 def _with_ends(
     columns: Columns, pipeline_par: Count, model: Model, first: Count, last: Count
 ) -> tuple[Count, Count]:
-    """Replace blocks of first and last stage where embedding and output head count as blocks.
+    """Replace the blocks of first and last stage if embedding and LM head count as blocks.
 
-    Of odd blocks, if there are any, the stages between have one each, and the last the one that they have no place for.
+    Remaining blocks go to the inner stages, one each; if one is left over, it goes to the last stage.
 
     Source: Megatron-LM, ``--account-for-embedding-in-pipeline-split`` and ``--account-for-loss-in-pipeline-split``;
     Llama Team, arXiv 2407.21783, section 3.3.2 (one block less on the first and on the last stage).
@@ -230,13 +230,13 @@ def chunks_of(listed: str, stages: int) -> Array:
 
 
 def list_of(number: int) -> str:
-    """Return the list of blocks that executions name by number."""
+    """Return a list of blocks from its code in executions."""
     text: str = _LISTS[number]
     return text
 
 
 class ListedCounts(NamedTuple):
-    """Of the lists of executions how many counts they have, their sum, and what divides all of them."""
+    """Number of counts of the lists of executions, their sum, and their greatest common divisor."""
 
     length: Array
     total: Array
@@ -244,7 +244,7 @@ class ListedCounts(NamedTuple):
 
 
 def listed_counts(stage_blocks: Array) -> ListedCounts:
-    """Describe the lists of blocks of executions."""
+    """Return counts, sums and divisors of the lists of blocks of executions."""
     lists = [ListsOfCounts.counts(text) for text in _LISTS]
     return ListedCounts(
         *(np.array([of(one) for one in lists])[stage_blocks] for of in (len, sum, _divisor))
@@ -271,7 +271,7 @@ def _listed(columns: Columns, blocks: Count, count: Count) -> tuple[Count, Count
     for number, degree in set(zip(numbers.ravel().tolist(), stages.ravel().tolist(), strict=True)):
         counts = ListsOfCounts.counts(_LISTS[number])
         if not counts or len(counts) % degree:
-            continue  # rules refuse the latter
+            continue  # rules refuse lists of other lengths
         here = np.broadcast_to((numbers == number) & (stages == degree), shape)
         of_stages = chunks_of(_LISTS[number], degree).sum(axis=1)
         for kind in range(most):
@@ -290,7 +290,7 @@ def _listed_chunks(columns: Columns, chunks: ChunkBlocks) -> ChunkBlocks:
     for number, degree in set(zip(numbers.ravel().tolist(), stages.ravel().tolist(), strict=True)):
         counts = ListsOfCounts.counts(_LISTS[number])
         if not counts or len(counts) % degree:
-            continue  # rules refuse the latter
+            continue  # rules refuse lists of other lengths
         here = np.broadcast_to((numbers == number) & (stages == degree), shape)
         listed = chunks_of(_LISTS[number], degree)
         most = listed.max(axis=0)
@@ -301,7 +301,7 @@ def _listed_chunks(columns: Columns, chunks: ChunkBlocks) -> ChunkBlocks:
 
 
 def head_blocks(model: Model) -> float:
-    """Return how many blocks the output head is worth, by the weights of its products; modules use it once more each.
+    """Return the weight of the LM head in blocks, by the sizes of its matrices; each MTP module uses it once more.
 
     >>> from calculon import inputs
     >>> round(head_blocks(inputs.model("llama3-8B")), 2)
@@ -312,7 +312,7 @@ def head_blocks(model: Model) -> float:
 
 
 def module_blocks(model: Model) -> float:
-    """Return how many blocks the modules that predict further tokens are worth, apart from the head.
+    """Return the weight of the MTP modules in blocks, without the head.
 
     >>> from dataclasses import replace
     >>> from calculon import inputs
@@ -328,7 +328,7 @@ def module_blocks(model: Model) -> float:
 
 
 def _matrices(model: Model) -> int:
-    """Return the weights of the products of all blocks."""
+    """Return the number of matrix weights of all blocks."""
     return sum(kind.count * totals(model, kind).matrices for kind in kinds_of_block(model))
 
 
@@ -340,13 +340,13 @@ def _outer(
     share: Array,
     model: Model,
 ) -> tuple[Count, Count]:
-    """Return blocks of the first and of the last stage.
+    """Return the blocks of the first and of the last stage.
 
-    Where nothing is stated, odd blocks go to the last stage, to the first, and then to those after it, whatever the
-    schedule. Otherwise what is not stated is shared evenly among the other stages, of which the first is one that has
-    least: it holds most microbatches. Full recomputation computes each block's products four times where the head's
-    are computed thrice, or those of a `share` of the blocks. Modules that predict further tokens are with the head, and
-    computed again as blocks are.
+    By default, odd blocks go to the last stage, to the first, and then to the following ones, for any schedule.
+    Otherwise the remaining blocks are divided evenly over the other stages, and the first stage is one of the smallest:
+    it stores the most microbatches. With full recomputation, block products are computed four times and head products
+    three times; `share` is the fraction of recomputed blocks. MTP modules are on the stage of the head, and are
+    recomputed like blocks.
     """
     total = float(model.num_blocks)
     others = np.maximum(pipeline_par - 1, 1)
@@ -365,17 +365,19 @@ def _outer(
 
 
 def _balanced(total: float, pipeline_par: Count, head: Array) -> Count:
-    """Return the blocks of the last stage that minimise the largest stage, where the head counts as a number of blocks.
+    """Return the number of blocks of the last stage that minimizes the largest stage, with the head as `head` blocks.
 
-    Of those with the same largest stage it is the most: the other stages, which hold more microbatches, have less.
+    Of several optima it is the largest: the other stages, which store more microbatches, then have fewer blocks.
     """
     others = np.maximum(pipeline_par - 1, 1)
+    # Every other stage needs at least one block.
     most = np.maximum(total - others, 1)
     even = np.floor((total + head) / pipeline_par - head)
 
     def largest(last: Count) -> Count:
         return np.maximum(np.ceil((total - last) / others), last + head)
 
+    # The optimum is next to the even share: below or above it.
     one, other = (np.clip(even + more, 1, most) for more in (0, 1))
     best = np.where(largest(one) <= largest(other), one, other)
     return np.clip(np.floor(largest(best) - head), best, most)

@@ -1,4 +1,4 @@
-"""Bars, as wide as there is room: block characters in a terminal, ASCII elsewhere."""
+"""Horizontal bars that scale with the available width: block characters in a terminal, ASCII elsewhere."""
 
 from calculon.base.frozen import dataclass
 
@@ -11,21 +11,21 @@ COLORS = {
     "green": "#009e73",
     "grey": "#888888",
 }
-"""The palette of Okabe and Ito: readers with any kind of colour vision can tell these apart."""
+"""Colour palette of Okabe and Ito, which remains distinguishable for readers with any kind of colour vision."""
 
-DRAWN, ASCII = ("█", "░"), ("#", ".")
-"""Characters of solid and of light pieces of bars: block characters, and where there are none."""
+BLOCKS, ASCII = ("█", "░"), ("#", ".")
+"""Characters of solid and light pieces of bars: block characters, and their ASCII replacements."""
 
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 Pieces = tuple[tuple[str, str], ...]
-"""Characters, and the colour of each piece of a bar."""
+"""Pieces of a bar, each with its characters and its colour."""
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """One piece of a bar: its share of the whole width, its colour, and whether it is drawn solid."""
+    """Piece of a bar: its fraction of the full width, its colour, and whether it is drawn solid."""
 
     fraction: float
     color: str
@@ -34,24 +34,27 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A horizontal bar; its pieces start at the left."""
+    """Horizontal bar whose pieces are stacked from the left."""
 
     shares: tuple[Share, ...]
     widest: int = 44
 
     narrowest = 4
-    """Characters that it takes at least."""
+    """Minimum width in characters."""
 
     def pieces(self, width: int, *, blocks: bool) -> Pieces:
-        """Return the characters of a bar of some width, without block characters in ASCII."""
-        solid, light = DRAWN if blocks else ASCII
+        """Return the pieces of the bar at a given width; without `blocks` in ASCII."""
+        solid, light = BLOCKS if blocks else ASCII
         if len(self.shares) == 1 and blocks:
             (share,) = self.shares
             return ((_fine(share.fraction * width), share.color),)
         found = []
         end, drawn = 0.0, 0
         for share in self.shares:
-            end += share.fraction  # where this piece ends
+            end += share.fraction
+            # A piece above 0 keeps at least one character: a small share must not look like none.
+            # Counts are differences of rounded ends, so that rounding errors do not add up over the
+            # pieces.
             least = int(share.fraction > 0 and blocks)
             count = max(least, round(min(1.0, end) * width) - drawn)
             found.append(((solid if share.solid else light) * count, share.color))
@@ -61,10 +64,10 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class TwoSided:
-    """Two bars from a middle: decreases to the left, increases to the right.
+    """Two bars that start in the middle: decreases extend to the left, increases to the right.
 
     Attributes:
-        low, high: Changes at the low end (light) and at the high end (solid) of a range; 1 and -1 fill a half.
+        low, high: Changes at the low end (light) and the high end (solid) of a range; 1 and -1 fill one half.
     """
 
     low: float
@@ -74,12 +77,14 @@ class TwoSided:
     """Characters that it takes at least and at most."""
 
     def pieces(self, width: int, *, blocks: bool) -> Pieces:
-        """Return the blanks to the left of the bars, and the characters of both."""
+        """Return the leading blanks and the characters of both bars."""
         half = width // 2
-        solid, light = DRAWN if blocks else ASCII
+        solid, light = BLOCKS if blocks else ASCII
         left = right = ""
         for value, mark in ((self.low, light), (self.high, solid)):
             bar = mark * round(abs(value) * half)
+            # If both ends of the range change the value in the same direction, the longer bar
+            # covers the shorter one.
             if value < 0 and len(bar) > len(left):
                 left = bar
             elif value > 0 and len(bar) > len(right):
@@ -88,7 +93,7 @@ class TwoSided:
 
 
 def _fine(length: float) -> str:
-    """Draw a bar to an eighth of a character; one above 0 can be seen.
+    """Draw a bar to an eighth of a character; any length above 0 is visible.
 
     >>> _fine(2.5), _fine(0.01), _fine(0)
     ('██▌', '▏', '')

@@ -1,4 +1,4 @@
-"""The base of all pictures: size, type, and files that are the same every time."""
+"""Common base of all matplotlib pictures: size, fonts and reproducible files."""
 
 import contextlib
 import io
@@ -18,7 +18,7 @@ GREY, INK = "#6b6b6b", "#222222"
 DOTS_PER_INCH = 160
 
 _SETTINGS: dict[str, Any] = {
-    "text.parse_math": False,  # a name may hold $
+    "text.parse_math": False,  # names of models and files may contain "$"
     "axes.axisbelow": True,
     "axes.edgecolor": GREY,
     "axes.grid": True,
@@ -31,7 +31,7 @@ _SETTINGS: dict[str, Any] = {
     "axes.titlesize": 10,
     "figure.dpi": DOTS_PER_INCH,
     "figure.facecolor": "white",
-    "font.family": "DejaVu Sans",  # comes with matplotlib: the same letters everywhere
+    "font.family": "DejaVu Sans",  # ships with matplotlib: identical glyphs on every machine
     "font.size": 9,
     "grid.color": "#e6e6e6",
     "grid.linewidth": 0.6,
@@ -40,6 +40,8 @@ _SETTINGS: dict[str, Any] = {
     "legend.frameon": False,
     "lines.linewidth": 1.5,
     "lines.markersize": 5,
+    # TrueType fonts in PDF (type 42) stay searchable; paths in SVG need no fonts on the reader's
+    # machine.
     "pdf.fonttype": 42,
     "savefig.dpi": DOTS_PER_INCH,
     "svg.fonttype": "path",
@@ -54,11 +56,11 @@ _SETTINGS: dict[str, Any] = {
 
 
 LIBRARY = "matplotlib>=3.8"
-"""Requirement of the extra ``plot``."""
+"""Requirement string of the extra ``plot``."""
 
 
 def require_library() -> None:
-    """Raise SpecError with the command that installs it when matplotlib is missing."""
+    """Raise SpecError with the installation command if matplotlib is missing."""
     try:
         import matplotlib as mpl  # noqa: F401
     except ImportError:
@@ -69,7 +71,7 @@ def require_library() -> None:
 
 @contextlib.contextmanager
 def drawing() -> Iterator[None]:
-    """Draw with the settings of all pictures, whatever the user has set."""
+    """Apply the settings of all pictures, independent of the user's matplotlib configuration."""
     import matplotlib as mpl
 
     with mpl.rc_context():
@@ -80,17 +82,17 @@ def drawing() -> Iterator[None]:
 
 
 def figure(width: float, height: float) -> "Figure":
-    """Return an empty figure of some inches that lays itself out, and that notebooks show."""
-    from calculon.render.shown_figure import ShownFigure
+    """Return an empty figure, with its size in inches, that uses constrained layout and displays in notebooks."""
+    from calculon.render.notebook_figure import NotebookFigure
 
-    return ShownFigure(drawing, figsize=(width, height), layout="constrained")
+    return NotebookFigure(drawing, figsize=(width, height), layout="constrained")
 
 
 def save(picture: "Figure", path: str, *, colors: int | None = None) -> None:
-    """Write a picture in the format of its suffix, without time stamps and names of programs.
+    """Write a picture in the format of its suffix, without time stamps or program names.
 
-    It is drawn into memory: the file appears under its name when it is complete, as every other output. A PNG of few
-    `colors` is smaller.
+    The picture is rendered in memory first, so that the file appears under its name only when it is complete. Limiting
+    a PNG to a few `colors` makes it smaller.
     """
     suffix = Path(path).suffix.lower()
     metadata = {
@@ -109,7 +111,7 @@ def save(picture: "Figure", path: str, *, colors: int | None = None) -> None:
 
 
 def svg(picture: "Figure", words: str) -> str:
-    """Return a picture as an element of an HTML page, with words for those who do not see it."""
+    """Return a picture as an SVG element for an HTML page, with `words` as its accessible label."""
     from html import escape
 
     drawn = io.StringIO()
@@ -117,6 +119,7 @@ def svg(picture: "Figure", words: str) -> str:
         picture.savefig(drawn, format="svg", metadata={"Date": None, "Creator": None})
     element = drawn.getvalue()
     element = element[element.index("<svg ") :].rstrip()
+    # Metadata and namespace declarations are not needed inside an HTML document.
     element = re.sub(
         r"<metadata>.*?</metadata>| xmlns(:xlink)?=\"[^\"]*\"", "", element, flags=re.DOTALL
     )

@@ -1,10 +1,10 @@
-"""Chart specifications: titles, panels, axes and marks as frozen data, which matplotlib and Plotly draw alike.
+"""Chart specifications as frozen data: titles, panels, axes and marks, which matplotlib and Plotly draw alike.
 
-Positions are values on the axes. Categories have the positions 0, 1, 2 and so on, and their names are ticks. Marks are
-drawn in their order, later ones over earlier ones; a mark with a name has an entry in the legend.
+Positions are values on the axes. Categories have the positions 0, 1, 2 and so on, and their names are the tick labels.
+Marks are drawn in order, later ones over earlier ones; a mark with a name has an entry in the legend.
 
-Colours are those of Okabe and Ito, which readers with any kind of colour vision tell apart; hatches, markers and line
-styles repeat what colours say, so that pictures can be read in grey.
+Colours come from Okabe and Ito and remain distinguishable for readers with any kind of colour vision; hatches, markers
+and line styles repeat the same information, so that charts can be read in grayscale.
 """
 
 import math
@@ -34,17 +34,17 @@ PALETTE: Mapping[str, str] = {
     "plum": "#9e48ab",
     "slate": "#6b6f76",
 }
-"""Colour codes by name; from azure on, each has a contrast of 3 to light and to dark pages."""
+"""Colour codes by name; from azure on, each has a contrast ratio of at least 3 on light and dark pages."""
 
 SERIES = ("blue", "vermilion", "green", "purple", "orange", "sky", "black")
-"""Colours of several lines, in this order."""
+"""Colours of successive lines."""
 
 MARKERS = ("circle", "square", "triangle", "diamond", "down", "plus", "cross")
 DASHES = ("solid", "dash", "dashdot", "dot")
 
 
 def line_look(number: int) -> tuple[str, str, str]:
-    """Return colour, marker and dash of one of several lines.
+    """Return the colour, marker and dash style of the line with this number.
 
     >>> line_look(0), line_look(8)
     (('blue', 'circle', 'solid'), ('vermilion', 'square', 'solid'))
@@ -57,7 +57,7 @@ def line_look(number: int) -> tuple[str, str, str]:
 
 
 def lighter(color: str, share: float) -> str:
-    """Return the name of a colour of the palette that is mixed with a share of white.
+    """Return the name of a palette colour that is mixed with a share of white.
 
     >>> lighter("blue", 0.4), lighter("blue", 0.0)
     ('blue+40', 'blue')
@@ -66,7 +66,7 @@ def lighter(color: str, share: float) -> str:
 
 
 def color_code(name: str) -> str:
-    """Return the code of a colour of the palette, with its share of white.
+    """Return the hexadecimal code of a palette colour, mixed with its share of white.
 
     >>> color_code("blue"), color_code("blue+40")
     ('#0072b2', '#66aad1')
@@ -79,14 +79,14 @@ def color_code(name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
-    """An axis of a panel.
+    """Axis of a panel.
 
     Attributes:
-        label, unit: Text of the axis, and the unit of its numbers.
+        label, unit: Label of the axis, and the unit of its numbers.
         scale: ``linear`` or ``log``.
         limits: Both ends; descending limits reverse the axis.
-        ticks: Positions and texts of ticks. A linear axis without them has round numbers.
-        grid, shown: Whether it has grid lines, and whether its ticks and label are drawn.
+        ticks: Positions and labels of ticks. A linear axis without them gets round numbers.
+        grid, shown: Whether grid lines are drawn, and whether ticks and label are drawn.
     """
 
     label: str = ""
@@ -99,16 +99,16 @@ class Axis:
 
     @property
     def text(self) -> str:
-        """Label and unit."""
+        """Label with the unit in parentheses."""
         return f"{self.label} ({self.unit})" if self.unit else self.label
 
     def share(self, value: float) -> float:
-        """Return the place of a value on an axis with limits: 0 at its first end, 1 at its last."""
+        """Return the relative position of a value on an axis with limits: 0 at its first end, 1 at its last."""
         low, high, value = self._even(*(self.limits or (0.0, 1.0)), value)
         return (value - low) / (high - low)
 
     def value(self, share: float) -> float:
-        """Return the value at a place of an axis with limits."""
+        """Return the value at a relative position of an axis with limits."""
         low, high = self._even(*(self.limits or (0.0, 1.0)))
         place = low + share * (high - low)
         return math.exp(place) if self.scale == "log" else place
@@ -118,20 +118,21 @@ class Axis:
 
 
 def categories(names: Texts, *, label: str = "", down: bool = True) -> Axis:
-    """Return the axis of categories, the first at the top or at the left."""
+    """Return the axis of categories, the first category at the top or at the left."""
+    # A margin of 0.6 around the outer positions leaves space around bars of thickness 0.62.
     ends = (len(names) - 0.4, -0.6) if down else (-0.6, len(names) - 0.4)
     return Axis(label=label, limits=ends, ticks=tuple(enumerate(names)), grid=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """A series of points of one look.
+    """Series of points with the same appearance.
 
     Attributes:
-        name: Its entry in the legend.
-        color: Colour of the palette, or one for each point.
-        words, links, keys: For each point: the text under a pointer, the address to which a click leads, and the name
-            that it has in common with points and rows elsewhere on a page.
+        name: Name in the legend.
+        color: Palette colour, or one colour for each point.
+        words, links, keys: For each point: the hover text, the address that a click opens, and the key that it shares
+            with points and rows elsewhere on the page.
     """
 
     name: str = ""
@@ -142,22 +143,22 @@ class Mark:
 
     @property
     def main_color(self) -> str:
-        """The colour, or that of the first point."""
+        """Colour of the mark, or of its first point."""
         return self.color if isinstance(self.color, str) else self.color[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pointed:
-    """The words, the link and the key of a point."""
+class PointInfo:
+    """Hover text, link and key of a point."""
 
     words: str = ""
     link: str = ""
     key: str = ""
 
 
-def told(points: Sequence[Pointed | None]) -> dict[str, Any]:
-    """Return words, links and keys of points for their mark; those that none has are left out."""
-    some = [one or Pointed() for one in points]
+def point_attributes(points: Sequence[PointInfo | None]) -> dict[str, Any]:
+    """Return the words, links and keys of points for their mark; attributes that no point has are omitted."""
+    some = [one or PointInfo() for one in points]
     found = {
         "words": [one.words for one in some],
         "links": [one.link for one in some],
@@ -168,9 +169,10 @@ def told(points: Sequence[Pointed | None]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bars(Mark):
-    r"""Horizontal bars at positions of the vertical axis, or upright ones at positions of the horizontal axis.
+    r"""Horizontal bars at positions of the vertical axis, or upright bars at positions of the horizontal axis.
 
-    ``hatch`` is one of ``/``, ``\``, ``x``, ``.`` and ``-``; ``hatched`` are the bars that have it, or all.
+    ``hatch`` is one of ``/``, ``\``, ``x``, ``.`` and ``-``; ``hatched`` selects the bars that have it (all by
+    default).
     """
 
     at: Floats
@@ -222,7 +224,7 @@ def dots(points: Iterable[tuple[float, float]], marker: str = "circle", /, **loo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Area(Mark):
-    """The area between two lines."""
+    """Area between two lines."""
 
     x: Floats
     low: Floats
@@ -232,16 +234,16 @@ class Area(Mark):
 
 
 def band(ends: Floats, share: float, **look: Any) -> Area:
-    """Return the values within a share of others, from one end of an axis to the other."""
+    """Return the band within a relative tolerance (`share`) of the identity line, between two ends of an axis."""
     low, high = ([end * factor for end in ends] for factor in (1 - share, 1 + share))
     return Area(x=ends, low=low, high=high, **look)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Boxes(Mark):
-    """Rectangles of one colour: left, right, lower and upper end of each.
+    """Rectangles of one colour, each given by its left, right, lower and upper end.
 
-    ``groups`` are the numbers of rows of which all boxes share a link.
+    ``groups`` numbers the row of each box; all boxes of a row share a link.
     """
 
     boxes: Sequence[tuple[float, float, float, float]]
@@ -253,9 +255,9 @@ class Boxes(Mark):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cells(Mark):
-    """A map of values at whole positions: rows from the lowest, None where there is no cell.
+    """Heat map of values at integer positions, rows from the bottom; None leaves a cell empty.
 
-    ``scale`` names colours from the lowest value to the highest; ``label`` is the text of their scale.
+    ``scale`` names the colours from the lowest value to the highest; ``label`` is the title of the colour bar.
     """
 
     values: Sequence[Sequence[float | None]]
@@ -268,7 +270,7 @@ class Cells(Mark):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notes(Mark):
-    """Texts at a side of their points.
+    """Text labels next to points.
 
     A side is ``right``, ``left``, ``center``, ``above``, ``upper right``, ``upper left`` or ``below``.
     """
@@ -284,9 +286,9 @@ class Notes(Mark):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule(Mark):
-    """A line across a panel at a value of the horizontal axis, or with ``level`` of the vertical axis.
+    """Line across a panel at a value of the horizontal axis, or with ``level`` of the vertical axis.
 
-    ``text`` is written above it, ``row`` lines higher than its usual place, on one ``side`` of it.
+    ``text`` is written above the line, ``row`` lines higher than usual, aligned to one ``side``.
     """
 
     at: float
@@ -301,7 +303,7 @@ class Rule(Mark):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span(Mark):
-    """A shaded range of the horizontal axis, or with ``level`` of the vertical axis."""
+    """Shaded range of the horizontal axis, or with ``level`` of the vertical axis."""
 
     low: float
     high: float
@@ -315,9 +317,9 @@ class Panel:
     """Axes with marks.
 
     Attributes:
-        height: Inches, with title and labels.
-        share: Part of the width of a row, compared with the other panels of the row.
-        square: Whether the axes are as high as wide.
+        height: Height in inches, including title and labels.
+        share: Width relative to the other panels of the row.
+        square: Whether the axes are as high as they are wide.
     """
 
     x: Axis
@@ -331,15 +333,15 @@ class Panel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """A chart: rows of panels under a title.
+    """Chart: rows of panels below a title.
 
     Attributes:
-        title, subtitle: Model, machine and plan; what else there is to know.
+        title, subtitle: Model, machine and plan; further information.
         terms: Editions of the cost model with their presets.
-        rows: From the top.
-        width: Inches.
+        rows: Rows of panels, from the top.
+        width: Width in inches.
         legends: ``one`` legend for all panels, one for each of the ``rows``, or ``none``.
-        shared: The panels above each other have one horizontal axis, whose numbers are below the last one.
+        shared: Whether panels above each other share one horizontal axis, with tick labels below the last panel.
     """
 
     title: str
@@ -352,18 +354,18 @@ class Chart:
 
     @property
     def panels(self) -> list[Panel]:
-        """All panels."""
+        """All panels, row by row."""
         return [panel for row in self.rows for panel in row]
 
     @property
     def heading(self) -> list[str]:
-        """The lines above the panels: the title, and the subtitle with the editions."""
+        """Lines above the panels: the title, and the subtitle with the editions."""
         edition = edition_words(self.terms) if any(self.terms) else ""
         return [*filter(None, (self.title, "; ".join(filter(None, (self.subtitle, edition)))))]
 
 
 def plain(value: float) -> str:
-    """Write a number of an axis without an exponent.
+    """Format a number of an axis without an exponent.
 
     >>> plain(0.3), plain(300_000.0), plain(1.05e6)
     ('0.3', '300,000', '1.05 M')
@@ -372,7 +374,7 @@ def plain(value: float) -> str:
 
 
 def tiled(panels: Sequence[Panel], across: int) -> list[Sequence[Panel]]:
-    """Return panels in rows; a label that the left or the lower neighbour has too is written once."""
+    """Arrange panels in rows; a label that repeats the label of the left or lower neighbour is omitted."""
     tiles = []
     for place, panel in enumerate(panels):
         below = panels[place + across] if place + across < len(panels) else None
@@ -387,8 +389,9 @@ def _unlabelled(axis: Axis) -> Axis:
     return replace(axis, label="", unit="")
 
 
-def named(panels: Sequence[Panel]) -> list[Mark]:
-    """Return one mark for each entry of a legend, in their order."""
+def legend_entries(panels: Sequence[Panel]) -> list[Mark]:
+    """Return one mark for each legend entry, in order of appearance."""
+    # Reversed, so that the first mark of a name wins.
     found = {mark.name: mark for panel in reversed(panels) for mark in reversed(panel.marks)}
     order = dict.fromkeys(mark.name for panel in panels for mark in panel.marks if mark.name)
     return [found[name] for name in order]

@@ -1,4 +1,4 @@
-"""Axes of charts: quantities with their units, and ticks of counts and of logarithmic scales."""
+"""Axes of charts: statistics with their units, and ticks of counts and logarithmic scales."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -26,17 +26,17 @@ SHORT = {
     "num_procs": "processors",
     "batch_size": "batch, sequences",
 }
-"""Shorter words than the declared ones, for axes."""
+"""Axis labels that are shorter than the declared descriptions."""
 
 _LONGEST = 40
-"""Letters of the help of a statistic on an axis; the name of others is shorter."""
+"""Maximum length of a description used as an axis label; the name of the statistic replaces longer ones."""
 
 _MOST_TICKS, _MOST_COUNTS = 9, 10
-"""Ticks of a logarithmic axis, and counts that each have a tick."""
+"""Maximum number of ticks of a logarithmic axis, and of counts that each get their own tick."""
 
 
 class Quantity:
-    """A statistic, or a number of the execution, on an axis: its words, its unit, and the factor to that unit."""
+    """Statistic, or number of the execution, on an axis: its label, unit, and the factor that converts to the unit."""
 
     def __init__(self, name: str):
         self.name = name
@@ -56,47 +56,49 @@ class Quantity:
 
     @property
     def title(self) -> str:
-        """The words with a capital letter."""
+        """Label with an initial capital."""
         return self.words[0].upper() + self.words[1:]
 
     @property
     def label(self) -> str:
-        """The text of an axis."""
+        """Label with the unit, as written at an axis."""
         return f"{self.title} ({self.unit})" if self.unit else self.title
 
 
 def time_unit(largest: float) -> tuple[str, float]:
-    """Return the unit that suits a time, and how many of it are a second."""
+    """Return the unit that suits a time, and its number per second."""
     units = ((1e-3, "µs", 1e6), (1.0, "ms", 1e3), (float("inf"), "s", 1.0))
     return next((unit, factor) for limit, unit, factor in units if largest < limit)
 
 
 def by_factors(values: Sequence[float]) -> bool:
-    """Tell whether ascending values rather grow by factors than in steps.
+    """Return True if ascending values grow by factors rather than by equal steps.
 
     >>> by_factors([8, 16, 32, 64]), by_factors([8, 16, 24, 32, 40, 48])
     (True, False)
     """
     if len(values) < 2 or values[0] <= 0 or values[-1] < 4 * values[0]:
         return False
+    # The median ratio: one irregular step, such as the last, does not decide.
     ratios = sorted(b / a for a, b in pairwise(values))
     return ratios[len(ratios) // 2] > 1.4
 
 
 def thinned(values: Sequence[float], most: int = 10) -> list[float]:
-    """Return at most `most` of the ascending values, first and last included, about evenly spaced in powers."""
+    """Return at most `most` of the ascending values, including the first and last, evenly spaced in logarithm."""
     if len(values) <= most:
         return list(values)
     ratio = (values[-1] / values[0]) ** (1 / (most - 1))
     kept = [values[0]]
     for value in values[1:-1]:
+        # 0.999 absorbs rounding; 0.7 lets the last gap be slightly narrower than the others.
         if value >= kept[-1] * ratio * 0.999 and values[-1] >= value * ratio * 0.7:
             kept.append(value)
     return [*kept, values[-1]]
 
 
 def count_axis(label: str, values: Sequence[float]) -> Axis:
-    """Return the axis of counts: logarithmic when they grow by factors, with ticks where values are."""
+    """Return the axis of counts: logarithmic if they grow by factors, with ticks at the values."""
     ordered = sorted(set(values))
     if by_factors(ordered):
         ticks = tuple((value, f"{value:,.0f}") for value in thinned(ordered))
@@ -110,7 +112,7 @@ def count_axis(label: str, values: Sequence[float]) -> Axis:
 def widened(
     values: Sequence[float], room: float = 0.05, *, log: bool = False
 ) -> tuple[float, float]:
-    """Return the ends of an axis with room around values, as a share of their range."""
+    """Return the ends of an axis with a margin around the values, as a share of their range."""
     low, high = min(values), max(values)
     if log:
         factor = (high / low) ** room if high > low else 1.5
@@ -127,7 +129,7 @@ def value_axis(
     ratio: float = math.inf,
     room: float = 0.06,
 ) -> Axis:
-    """Return the axis of values: from 0, or logarithmic from a ratio of the largest to the smallest on."""
+    """Return an axis that starts at 0, or a logarithmic axis if largest over smallest value exceeds `ratio`."""
     low, high = min(values), max(values)
     if low > 0 and ratio * low < high:
         return log_axis(label, unit, values, room=room)
@@ -151,7 +153,7 @@ def log_axis(
 
 
 def log_ticks(low: float, high: float, most: int = _MOST_TICKS) -> list[float]:
-    """Return round numbers between two others: with digits 1, 2 and 5, 1 and 3, or powers of ten, as many as fit.
+    """Return round ticks between two numbers: digits 1, 2 and 5, digits 1 and 3, or powers of ten, as many as fit.
 
     >>> log_ticks(0.8, 60), log_ticks(1e-6, 1)
     ([1.0, 2.0, 5.0, 10.0, 20.0, 50.0], [1e-06, 1e-05, 0.0001, 0.001, 0.01, 0.1, 1.0])
@@ -160,7 +162,7 @@ def log_ticks(low: float, high: float, most: int = _MOST_TICKS) -> list[float]:
     step = max(1, -(-len(powers) // most))
     for digits in ((1, 1.5, 2, 3, 4, 5, 7), (1, 2, 3, 5), (1, 2, 5), (1, 3), (1,)):
         every = [float(f"{digit}e{power}") for power in powers for digit in digits]
-        inside = [tick for tick in every if low <= tick <= high * (1 + 1e-9)]
+        inside = [tick for tick in every if low <= tick <= high * (1 + 1e-9)]  # rounded products
         if len(inside) <= most - 2 or (digits == (1, 3) and len(inside) <= most):
             return inside
     return [tick for tick in inside if round(math.log10(tick)) % step == 0]

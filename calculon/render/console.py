@@ -1,6 +1,6 @@
-"""Where reports are drawn: a terminal with colours and block characters, or plain text without both.
+"""Output of documents: a terminal with colours and block characters, or plain text without either.
 
-``NO_COLOR`` turns colours off in a terminal. A pipe or a file gets ASCII, 80 columns (or ``COLUMNS``) and no trailing
+``NO_COLOR`` disables colours in a terminal. A pipe or file gets ASCII, 80 columns (or ``COLUMNS``) and no trailing
 blanks.
 """
 
@@ -16,27 +16,28 @@ WIDEST = 168
 
 
 def is_terminal(stream: IO[str]) -> bool:
-    """Tell whether reports are drawn for a terminal: with colours and block characters."""
+    """Return True if output is for a terminal, with colours and block characters."""
     forced = os.environ.get("FORCE_COLOR") or os.environ.get("TTY_COMPATIBLE") == "1"
     return bool(stream.isatty() or forced)
 
 
 def stated_width() -> int | None:
-    """Return the columns that the environment asks for (``COLUMNS``), or None."""
+    """Return the number of columns that the environment requests (``COLUMNS``), or None."""
     columns = os.environ.get("COLUMNS", "")
+    # Nine digits are enough for any width, and bound the conversion of a hostile value.
     return int(columns[-9:]) if columns.isdecimal() and columns.strip("0") else None
 
 
 def show(block: "Block", stream: IO[str], *, plain: bool = False) -> None:
-    """Draw a document, or a part of one, on a stream: see the module.
+    """Print a document, or a part of one, to a stream.
 
     Args:
         block: A document, a text, a table or another part of a document.
-        stream: Where.
-        plain: Draw as for a file, even if the environment asks for colours (``FORCE_COLOR``).
+        stream: Output stream.
+        plain: Print as for a file, even if the environment requests colours (``FORCE_COLOR``).
     """
     width = stated_width() or PLAIN_WIDTH
-    if isinstance(block, str) and (plain or not is_terminal(stream)):  # without loading rich
+    if isinstance(block, str) and (plain or not is_terminal(stream)):  # saves the import of rich
         stream.write(textwrap.fill(block, width) + "\n")
         return
     from rich.console import Console
@@ -52,6 +53,7 @@ def show(block: "Block", stream: IO[str], *, plain: bool = False) -> None:
         emoji=False,
     )
     if console.is_terminal:
+        # Tables across a very wide screen are hard to read.
         console.width = min(console.width, WIDEST)
         console.print(page)
         return

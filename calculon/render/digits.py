@@ -1,7 +1,8 @@
-"""The digits of numbers on a page: as many as the interval of the iteration time leaves.
+"""Significant digits of numbers on a page: as many as the prediction interval of the iteration time supports.
 
-Whatever follows from the time of an iteration is as uncertain as it, and is rounded alike. Parts of a sum have one
-decimal more, so that they still add up. Counts (FLOP, bytes, parameters) are exact and not rounded here.
+Every figure that follows from the iteration time is as uncertain as the time itself and is rounded in the same way.
+Parts of a sum have one more decimal, so that they still add up. Counts (FLOP, bytes, parameters) are exact and not
+rounded here.
 """
 
 from collections.abc import Iterable
@@ -12,26 +13,26 @@ from calculon.base.units import gib as short_gib
 from calculon.render.texts import capacity, figure, gib, percent, seconds
 
 WITHOUT_INTERVAL = 0.05
-"""Spread of a result of which no interval is known: three digits, as times rarely deserve four."""
+"""Spread of a result without a prediction interval: three digits, since times rarely deserve four."""
 
 LEAST_SPREAD = 1e-3
-"""Spread of an interval that is narrower than what is measured: four digits."""
+"""Spread of an interval narrower than the measurement noise: four digits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Digits:
-    """How the numbers of a result are written.
+    """Rounding of the numbers of a result.
 
     Attributes:
-        spread: Half the width of the interval of the iteration time, over the time; 0 writes numbers as edition sc23
-            has them: times with four digits, shares with decimals.
+        spread: Half the width of the prediction interval of the iteration time, divided by the time. 0 formats numbers
+            as edition sc23 does: times with four digits, shares with decimals.
     """
 
     spread: float = 0.0
 
     @classmethod
     def within(cls, value: float, low: float | None, high: float | None) -> "Digits":
-        """Return the digits that an interval leaves to a value; without an interval, three.
+        """Return the rounding that an interval supports for a value; three digits without an interval.
 
         >>> Digits.within(10.0, 8.0, 12.0), Digits.within(10.0, None, 12.0)
         (Digits(spread=0.2), Digits(spread=0.05))
@@ -42,14 +43,14 @@ class Digits:
 
     @property
     def closer(self) -> "Digits":
-        """One digit more, for numbers that are compared with each other."""
+        """Rounding with one more digit, for numbers that are compared with each other."""
         return Digits(self.spread / 10)
 
     def _error(self, value: float, like: float | None) -> float:
         return self.spread * (value if like is None else like)
 
     def duration(self, time: float, like: float | None = None) -> str:
-        """Write a time; `like` another one, whose error it has (an end of its interval).
+        """Format a time; `like` is another time whose error it shares (an end of its interval).
 
         >>> Digits(0.11).duration(5.993), Digits().duration(5.993)
         ('6.0 s', '5.993 s')
@@ -57,7 +58,7 @@ class Digits:
         return duration(time, self._error(time, like))
 
     def rate(self, value: float, like: float | None = None) -> str:
-        """Write a rate; `like` as of a time.
+        """Format a rate; `like` as in :meth:`duration`.
 
         >>> Digits(0.11).rate(699_832.0), Digits(0.11).rate(40_239_814.2), Digits().rate(699_832.0)
         ('700,000', '40 M', '699,832')
@@ -68,11 +69,11 @@ class Digits:
         return known(value, error) if value < 1e6 else scaled(value, error=error)
 
     def small(self, rate: float) -> str:
-        """Write a rate of one processor, with four digits where nothing is known of its error."""
+        """Format a rate of one processor, with four digits if its error is unknown."""
         return known(rate, self.spread * rate) if self.spread else significant(rate)
 
     def quantity(self, rate: float, unit: str) -> str:
-        """Write a rate with the prefix that suits it.
+        """Format a rate with a suitable prefix.
 
         >>> Digits(0.11).quantity(5.628e14, "FLOP/s"), Digits().quantity(5.628e14, "FLOP/s")
         ('560 TFLOP/s', '562.8 TFLOP/s')
@@ -80,7 +81,7 @@ class Digits:
         return scaled(rate, unit, digits=1, error=self.spread * rate)
 
     def efficiency(self, share: float, like: float | None = None) -> str:
-        """Write a share of the peak, which is as uncertain as the time; `like` as there.
+        """Format a share of the peak (MFU), which is as uncertain as the time; `like` as in :meth:`duration`.
 
         >>> Digits(0.11).efficiency(0.5691), Digits(0.02).efficiency(0.5691), Digits().efficiency(0.5691)
         ('57 %', '56.9 %', '56.91 %')
@@ -90,7 +91,7 @@ class Digits:
         return f"{known(share * 100, self._error(share, like) * 100, most=3)} %"
 
     def share(self, share: float) -> str:
-        """Write a share of the time or of the memory.
+        """Format a share of the time or of the memory.
 
         >>> Digits(0.11).share(0.4934), Digits(0.11).share(0.0002), Digits().share(0.4934)
         ('49 %', '<1 %', '49.3 %')
@@ -100,7 +101,7 @@ class Digits:
         return "<1 %" if 0 < share < 0.005 else f"{share * 100:.0f} %"
 
     def seconds(self, values: Iterable[float], largest: float) -> list[str]:
-        """Write parts of a time in the unit that suits the largest, with one decimal more than the largest has.
+        """Format parts of a time in the unit that suits the largest, with one more decimal than the largest.
 
         >>> Digits(0.11).seconds([4.036, 0.0789, 0.0002, 0], 5.993)
         ['4.04 s', '0.08 s', '<0.01 s', '0.00 s']
@@ -119,11 +120,11 @@ class Digits:
         ]
 
     def capacity(self, size: float) -> str:
-        """Write the capacity of a memory, without a decimal that is 0."""
+        """Format the capacity of a memory, without a trailing ``.0``."""
         return self.gib(size).replace(".0 ", " ") if self.spread else capacity(size)
 
     def gib(self, size: float) -> str:
-        """Write a size of memory: with one decimal, where published ones have two.
+        """Format a size of memory with one decimal; the published edition has two.
 
         >>> from calculon.base.units import GIB
         >>> Digits(0.11).gib(61.81 * GIB), Digits(0.11).gib(0.02 * GIB), Digits().gib(61.81 * GIB)
@@ -132,7 +133,7 @@ class Digits:
         return short_gib(size) if self.spread else gib(size)
 
     def left(self, size: float) -> str:
-        """Write the memory that is left, or that is missing.
+        """Format the free memory, or the missing memory.
 
         >>> from calculon.base.units import GIB
         >>> Digits(0.11).left(2 * GIB), Digits(0.11).left(-2 * GIB)

@@ -1,8 +1,8 @@
-"""Documents: what an answer says, as data that a terminal, a notebook, a report and a page in a browser show.
+"""Documents: results as data that a terminal, a notebook, a report and the web page display.
 
 A :class:`Document` has a title and parts: texts, grids, tables and bars, most of them in a :class:`Section` below a
-heading. It holds words and shares, but no colour codes, no widths of a terminal and no HTML; the modules
-:mod:`calculon.render.terminal` and :mod:`calculon.render.html` show it.
+heading. It contains words and shares, but no colour codes, no terminal widths and no HTML; the modules
+:mod:`calculon.render.terminal` and :mod:`calculon.render.html` display it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,16 +18,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Styled:
-    """A piece of text.
+    """Piece of text with a style.
 
     Attributes:
         text: The words.
-        style: ``bold``, ``dim`` (less important) or a colour of :data:`~calculon.render.bars.COLORS`; a page in a
-            browser also has ``button``, ``alert``, ``gain``, ``loss`` and ``current``: what it shows, whose row it
-            marks.
-        indent: Characters before it.
-        link, hint, key: For a page in a browser: the address that it leads to, what that does in more words, and the
-            name by which charts find it.
+        style: ``bold``, ``dim`` (less important) or a colour of :data:`~calculon.render.bars.COLORS`; the web page also
+            has ``button``, ``alert``, ``gain``, ``loss`` and ``current`` (marks the row of the displayed plan).
+        indent: Number of leading blanks.
+        link, hint, key: For the web page: the address of the link, a longer description of it, and the key by which
+            charts find the text.
     """
 
     text: str
@@ -38,57 +37,57 @@ class Styled:
     key: str = ""
 
     def __str__(self) -> str:
-        """Return the words alone, as tables of plain values write them."""
+        """Return the text alone, as in tables of plain values."""
         return self.text
 
 
 def bold(text: str) -> Styled:
-    """Return a text that stands out."""
+    """Return an emphasized text."""
     return Styled(text, "bold")
 
 
 def dim(text: str, indent: int = 0) -> Styled:
-    """Return a text that stays in the background: a label, a unit, a remark."""
+    """Return a de-emphasized text: a label, a unit or a remark."""
     return Styled(text, "dim", indent)
 
 
 @dataclass(frozen=True, slots=True)
 class Legend:
-    """A dim text that explains bars: ``{}`` stands for the mark of solid pieces, a second one for light pieces."""
+    """Dim text that explains bars: the first ``{}`` becomes the mark of solid pieces, a second that of light ones."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Swatches:
-    """The legend of colours: the name of each, as :func:`~calculon.render.chart.color_code` reads it, and its words."""
+    """Colour legend: colour names, as :func:`~calculon.render.chart.color_code` reads them, and their labels."""
 
     entries: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Names in lines, separated by commas; lines break between names only."""
+    """Comma-separated names; lines break only between names."""
 
     names: tuple[str, ...]
 
 
 Line = str | Styled | tuple[str | Styled, ...]
-"""A text; several pieces follow each other in one line."""
+"""Text; several pieces form one line."""
 
 Cell = Line | Legend | Bar | TwoSided | Any
-"""A cell of a grid: a text, or a bar."""
+"""Cell of a grid: a text or a bar."""
 
 
 def words(text: Any) -> str:
-    """Return a text without its styles; nothing for bars and other blocks."""
+    """Return a text without its styles; an empty text for bars and other blocks."""
     if isinstance(text, tuple):
         return "".join(map(words, text))
     return text.text if isinstance(text, Styled) else text if isinstance(text, str) else ""
 
 
 def indent(cell: Cell) -> int:
-    """Return the blanks before the name of a row that is a part of a row above it."""
+    """Return the number of leading blanks of a row name, which marks the row as part of a row above."""
     stated = cell.indent if isinstance(cell, Styled) else 0
     text = words(cell)
     return stated + len(text) - len(text.lstrip(" "))
@@ -96,18 +95,18 @@ def indent(cell: Cell) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Rows of cells in columns, without lines.
+    """Rows of cells in columns, without rules.
 
     Attributes:
-        kinds: One per column: ``left`` and ``right`` keep their lines, ``text`` and ``number`` (at the right) fold,
-            ``path`` folds at dots, and ``wide`` takes the space that is left (bars).
+        kinds: One per column: ``left`` and ``right`` do not wrap, ``text`` and ``number`` (right-aligned) wrap,
+            ``path`` wraps at dots, and ``wide`` takes the remaining space (bars).
         rows: The cells; a row may end early.
-        heads: How many of the first rows name the columns. Below them a row of one dim text is a remark on the row
-            before it.
+        heads: Number of leading rows that name the columns. Below them, a row of one dim text is a remark on the row
+            before.
         gap: Blanks between columns.
-        least: Least widths of the first columns.
-        widths: Exact widths of all columns, in which longer texts fold.
-        optional: Columns that a narrow page leaves out: as few as possible, the first of these rather than the last.
+        least: Minimum widths of the first columns.
+        widths: Exact widths of all columns, in which longer texts wrap.
+        optional: Columns that a narrow page hides: as few as possible, earlier entries first.
     """
 
     kinds: tuple[str, ...]
@@ -121,14 +120,14 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """Sentences that are items of a list."""
+    """Sentences of a bulleted list."""
 
     texts: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A chart, and words for readers who do not see it; a terminal leaves it out."""
+    """Chart with a description for readers who cannot see it; a terminal omits it."""
 
     chart: "Chart"
     words: str
@@ -136,27 +135,27 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Labels, values that stand out, and remarks: a page in a browser shows them as tiles, others as a grid."""
+    """Labels, emphasized values and remarks: tiles on the web page, a grid elsewhere."""
 
     rows: tuple[tuple[str, str, str], ...]
 
     @property
     def grid(self) -> Grid:
-        """A line for each."""
+        """Grid with one row per fact."""
         cells = tuple((label, bold(value), dim(remark)) for label, value, remark in self.rows)
         return Grid(("left", "right", "text"), cells)
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Blocks below a heading, indented; without a title only indented.
+    """Indented blocks below a heading; only indented without a title.
 
     Attributes:
-        title, remark: The heading, and the one thing to know.
-        blocks: What it says.
-        opened: Whether a page that folds sections away shows this one.
-        folded: Whether a page in HTML folds it away in any case.
-        flush: Whether its blocks begin at the margin: a table that needs every character of a narrow page.
+        title, remark: Heading, and the one thing to know.
+        blocks: Contents.
+        opened: Whether a page with collapsible sections shows this one expanded.
+        folded: Whether HTML pages always make it collapsible.
+        flush: Whether the blocks start at the margin: for a table that needs every character of a narrow page.
     """
 
     title: str
@@ -168,18 +167,18 @@ class Section:
 
     @property
     def heading(self) -> str:
-        """The title and the remark in plain words."""
+        """Title and remark as plain text."""
         return f"{self.title}: {words(self.remark)}" if self.remark else self.title
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
-    """Columns of blocks: next to each other from a width in characters on, else one below the other.
+class SideBySide:
+    """Columns of blocks: side by side if the page is wide enough, otherwise one below the other.
 
     Attributes:
-        columns: The blocks of each column; blank lines separate them.
-        width: Characters that the columns need next to each other.
-        equal: Whether all columns have the same width; else they are as wide as their contents.
+        columns: Blocks of each column, separated by blank lines.
+        width: Characters that the columns need side by side.
+        equal: Whether all columns have equal width; otherwise they are as wide as their contents.
     """
 
     columns: "tuple[tuple[Block, ...], ...]"
@@ -189,7 +188,7 @@ class Beside:
 
 @dataclass(frozen=True, slots=True)
 class ByWidth:
-    """Blocks for a page of at least `width` characters, and blocks for a narrower one."""
+    """Blocks for a page of at least `width` characters, and blocks for a narrower page."""
 
     width: int
     wide: "tuple[Block, ...]"
@@ -198,13 +197,13 @@ class ByWidth:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """An answer.
+    """Result as a document.
 
     Attributes:
-        title: What it answers.
-        terms: Edition and preset, and what else holds for every number of it.
-        lead: What follows the title immediately, indented: the question in short.
-        parts: What it says, in the order of reading; blank lines separate them.
+        title: Subject of the result.
+        terms: Edition, preset and other conditions of all numbers.
+        lead: Blocks directly below the title, indented: a summary of the question.
+        parts: Contents in reading order, separated by blank lines.
     """
 
     title: str
@@ -213,8 +212,8 @@ class Document:
     parts: "tuple[Block, ...]" = ()
 
 
-def in_short(document: Document, parts: int) -> Document:
-    """Return the first parts of a document, and how to see the others, if there are any."""
+def shortened(document: Document, parts: int) -> Document:
+    """Return the first parts of a document, with a hint to ``-v`` if there are more."""
     if len(document.parts) <= parts:
         return document
     shown = (*document.parts[:parts], dim("-v: everything."))
@@ -231,42 +230,42 @@ Block = (
     | Facts
     | Table
     | Section
-    | Beside
+    | SideBySide
     | ByWidth
     | Document
     | Any
 )
-"""A part of a document, or a :class:`~calculon.render.frontier.Frontier`; a text is a paragraph.
+"""Part of a document, or a :class:`~calculon.render.frontier.Frontier`; a text is a paragraph.
 
-A page in a browser also takes HTML of its forms: objects with ``__html__``.
+The web page also accepts the HTML of its forms: objects with ``__html__``.
 """
 
 
-def inside(block: Block) -> tuple[Block, ...]:
-    """Return the blocks of a block, as wide pages have them."""
+def inner_blocks(block: Block) -> tuple[Block, ...]:
+    """Return the blocks inside a block, in the version for wide pages."""
     if isinstance(block, Document):
         return (*block.lead, *block.parts)
     if isinstance(block, Section):
         return block.blocks
-    if isinstance(block, Beside):
+    if isinstance(block, SideBySide):
         return tuple(one for column in block.columns for one in column)
     return block.wide if isinstance(block, ByWidth) else ()
 
 
 def labelled(texts: Mapping[str, Line]) -> Grid:
-    """Return a line for each label; lines without a text are left out."""
+    """Return a grid with a row for each label; labels with an empty text are omitted."""
     return Grid(
         ("text", "text"), tuple((dim(label), text) for label, text in texts.items() if text)
     )
 
 
 def spaced(pieces: Iterable[Styled]) -> Line:
-    """Return pieces of a text with blanks between them."""
+    """Return pieces of text separated by blanks."""
     return tuple(one for piece in pieces for one in (piece, " "))
 
 
 def numbers(titles: Sequence[str], rows: Iterable[tuple[Cell, ...]]) -> Grid:
-    """Return rows of numbers below the titles of their columns, each with a name."""
+    """Return a grid of numbers with column titles, whose first column has the row names."""
     return headed(("left", *["right"] * (len(titles) - 1)), titles, rows)
 
 
@@ -276,6 +275,6 @@ def headed(
     rows: Iterable[tuple[Cell, ...]],
     least: tuple[int, ...] = (),
 ) -> Grid:
-    """Return rows below the dim titles of their columns."""
+    """Return a grid with dim column titles."""
     heads = tuple(dim(title) if isinstance(title, str) else title for title in titles)
     return Grid(tuple(kinds), (heads, *rows), heads=1, least=least)

@@ -1,4 +1,4 @@
-"""Documents as CSV: one long table with a line for every cell, which pandas reads in one call."""
+"""Documents as CSV: one long table with a line per cell, which pandas reads in one call."""
 
 import csv
 import io
@@ -7,14 +7,23 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from calculon.declarations.files import csv_text
-from calculon.render.document import Block, Document, Facts, Grid, Names, Section, inside, words
+from calculon.render.document import (
+    Block,
+    Document,
+    Facts,
+    Grid,
+    Names,
+    Section,
+    inner_blocks,
+    words,
+)
 from calculon.render.grid_table import as_table
 from calculon.render.text_tables import Table
 
 HEADER = ("section", "table", "row", "name", "column", "value", "unit", "text")
 
 _NUMBER = re.compile(r"([+-]?\d[\d,]*(?:\.\d+)?)(?: ([kMGTPE])(?= |$))?(?: ([^\W\d][^\s,;]*|%))?")
-"""A number, a prefix by itself, and a unit of one word."""
+"""Number, an optional separate prefix, and an optional unit of one word."""
 
 _PREFIXES = {"n": 1e-9, "u": 1e-6, "m": 1e-3} | {
     f"{letter}{binary}": (1024.0 if binary else 1000.0) ** power
@@ -22,15 +31,15 @@ _PREFIXES = {"n": 1e-9, "u": 1e-6, "m": 1e-3} | {
     for power, letter in enumerate("KMGTPE" if binary else "kMGTPE", start=1)
 }
 _UNITS = ("s", "B", "B/s", "FLOP", "FLOP/s", "tokens/s", "samples/s", "W", "Wh", "USD")
-"""Units that the page writes with a prefix; the numbers of a column have the same unit without one."""
+"""Units that pages write with a prefix; CSV converts their numbers to the unit without a prefix."""
 
 
 def document_csv(document: Document) -> str:
     """Return all texts and numbers of a document as CSV.
 
-    A cell has the heading that it is below, the numbers of its table and of its row, the name of the row (its first
-    cell, after the names of rows that it is a part of), the title of its column, and its text; ``value`` and ``unit``
-    if that is a number. Texts outside tables have no table.
+    A line has the heading above the cell, the numbers of its table and row, the row name (its first cell, after the
+    names of the rows that it is part of), the column title and the text; ``value`` and ``unit`` if the text is a
+    number. Texts outside tables have no table number.
     """
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
@@ -43,7 +52,7 @@ Line = tuple[Any, ...]
 
 
 class _Lines:
-    """Yields the lines of blocks, and counts their tables."""
+    """Generator of CSV lines that counts the tables."""
 
     def __init__(self) -> None:
         self.tables = 0
@@ -52,7 +61,7 @@ class _Lines:
         """Yield the title and all parts of a document."""
         yield from _prose("", "title", one.title)
         yield from _prose("", "terms", one.terms)
-        yield from self._blocks(inside(one), "")
+        yield from self._blocks(inner_blocks(one), "")
 
     def _blocks(self, blocks: Iterable[Block], section: str) -> Iterator[Line]:
         """Yield the lines of blocks below a heading."""
@@ -65,18 +74,18 @@ class _Lines:
                 )
             elif isinstance(one, Table):
                 yield from self._table(one, section)
-            elif within := inside(one):
+            elif within := inner_blocks(one):
                 yield from self._blocks(within, section)
             else:
                 text = ", ".join(one.names) if isinstance(one, Names) else words(one)
                 yield from _prose(section, "text", text)
 
     def _headed(self, one: Section | Document, section: str) -> Iterator[Line]:
-        """Yield the lines of blocks that may have a heading of their own."""
+        """Yield the lines of a section or document, which may have a heading."""
         below = " / ".join(filter(None, (section, one.title)))
         remark = words(one.remark) if isinstance(one, Section) else one.terms
         yield from _prose(below, "remark", remark)
-        yield from self._blocks(inside(one), below)
+        yield from self._blocks(inner_blocks(one), below)
 
     def _table(self, table: Table, section: str) -> Iterator[Line]:
         """Yield the cells of a table; the first cell of a row only if its column has a title."""
@@ -86,18 +95,21 @@ class _Lines:
         above: list[str] = []
         for number, row in enumerate(table.rows, start=1):
             texts = [column.text(row[column.key]) for column in columns]
+            # Two blanks of indentation mark a part of the row above: the path of row names is kept
+            # like a stack.
             depth = (len(texts[0]) - len(texts[0].lstrip())) // 2
             above[depth:] = [_one_line(texts[0])]
             place = (csv_text(section), self.tables, number, csv_text(" / ".join(above)))
             for column, title, text in zip(columns, titles, texts, strict=True):
                 named = column.heading or column is not columns[0]
                 if named and (cell := _one_line(text)):
+                    # Keys are unique; titles may repeat.
                     key = column.key if titles.count(title) > 1 else title
                     yield (*place, csv_text(key), *_value(cell))
 
 
 def _prose(section: str, column: str, text: str) -> Iterator[Line]:
-    """Yield the line of a text, if there is any."""
+    """Yield the line of a text unless it is empty."""
     if text := _one_line(text):
         yield (csv_text(section), "", "", "", column, *_value(text))
 
@@ -107,7 +119,7 @@ def _one_line(text: str) -> str:
 
 
 def _value(text: str) -> tuple[str, str, str]:
-    """Return the number and the unit of a text, empty if it is none, and the text.
+    """Return the number and unit of a text (both empty if it is not a number), and the text itself.
 
     >>> _value("10,300"), _value("+6.9 %"), _value("34 to 59 %")
     (('10300', '', '10,300'), ('6.9', '%', "'+6.9 %"), ('', '', '34 to 59 %'))

@@ -1,4 +1,4 @@
-"""Grids on pages that may be too narrow for them: common widths, fewer columns, and folded paths."""
+"""Grids on narrow pages: aligned columns, hidden columns and wrapped paths."""
 
 import re
 from collections.abc import Sequence
@@ -16,11 +16,11 @@ def aligned(grids: Sequence[Grid], columns: int) -> list[Grid]:
     return [replace(one, least=least) for one in grids]
 
 
-def fitted(grid: Grid, width: int) -> Grid:
-    """Return a grid for a page of some width.
+def fit_grid(grid: Grid, width: int) -> Grid:
+    """Return a grid that fits a page of the given width.
 
-    It lines up with others only where all its texts fit; it has the optional columns that fit, and if none of them
-    does and rows are still too long, folded paths.
+    Columns line up with other grids only if all texts fit. As few optional columns as possible are hidden; if rows are
+    still too long, paths wrap.
     """
     widths = _widths(grid)
     wider = [max(pair) for pair in zip_longest(widths, grid.least, fillvalue=0)]
@@ -28,6 +28,7 @@ def fitted(grid: Grid, width: int) -> Grid:
     lines_up = _length(grid, wider, texts) <= width
     if lines_up:
         widths = wider
+    # All subsets of the optional columns, smallest first. Grids have at most a few of them.
     choices = [
         [i for i in range(len(widths)) if i not in left_out]
         for count in range(len(grid.optional) + 1)
@@ -53,12 +54,12 @@ def fitted(grid: Grid, width: int) -> Grid:
 
 
 def _length(grid: Grid, widths: Sequence[int], columns: Sequence[int]) -> int:
-    """Return the characters of a row of some columns."""
+    """Return the length of a row of some columns."""
     return sum(widths[i] for i in columns) + grid.gap * (len(columns) - 1)
 
 
 def _widths(grid: Grid) -> list[int]:
-    """Return the characters that each column needs."""
+    """Return the width that each column needs."""
     columns = zip_longest(*grid.rows, fillvalue="")
     return [max(map(_characters, column), default=0) for column in columns]
 
@@ -68,7 +69,7 @@ def _characters(cell: Cell) -> int:
 
 
 def folded(path: str, width: int) -> list[str]:
-    """Cut a path into lines that end at dots; a part that is longer than a line keeps its own.
+    """Break a path into lines that end at dots; a part longer than a line is not broken.
 
     >>> folded("ext.kernels.product.bfloat16.sustained", 30), folded("mem1.GBps", 30)
     (['ext.kernels.product.bfloat16.', 'sustained'], ['mem1.GBps'])

@@ -1,4 +1,4 @@
-"""Tables on pages that may be too narrow for them: closer, folded, cut and left out columns, or several lines a row."""
+"""Tables on narrow pages: closer columns, wrapped, shortened and hidden columns, or several lines per row."""
 
 from collections.abc import Iterator, Sequence
 
@@ -7,28 +7,29 @@ from calculon.render.stacked_grid import stacked
 from calculon.render.text_tables import EARLY, Column, Table, aligned, characters
 
 _FOLDED = 20
-"""Characters that a column which folds keeps at least, if it has as many."""
+"""Minimum width of a column that wraps, if its texts are as long."""
 
 _INDENT = 2
 """Blanks before the second and later lines of a row."""
 
-_WAYS = ((2, "whole"), (1, "whole"), (2, "fold"), (1, "fold"), (1, "cut"))
-"""Blanks between columns, and what happens to texts, as there is less and less room."""
+_LAYOUTS = ((2, "whole"), (1, "whole"), (2, "fold"), (1, "fold"), (1, "cut"))
+"""Blanks between columns and treatment of long texts, for less and less available width."""
 
 
-def laid_out(table: Table, width: int, ellipsis: str) -> Iterator[Block]:
-    """Yield a table as blocks for a page of some width.
+def fit_table(table: Table, width: int, ellipsis: str) -> Iterator[Block]:
+    """Yield a table as blocks for a page of the given width.
 
-    If a line is too short for a row, columns move closer together, then texts fold between words or are cut, and
-    columns are left out, which the last line says; at last a row takes several lines.
+    If a row is too long, columns move closer together, then texts wrap between words or are shortened, and columns are
+    hidden, which the last line reports; finally a row takes several lines.
     """
     shown = [column for column in table.columns if column.for_people]
     left_out: list[Column] = []
     while True:
         cells = [[column.text(row[column.key]) for column in shown] for row in table.rows]
+        # Reversed: of equally dispensable columns the rightmost is hidden first.
         first = max(reversed(shown), key=lambda column: column.drop)
-        ways = _WAYS if first.drop < EARLY else _WAYS[:2]
-        fits = ((gap, _widths(shown, cells, width, gap, how)) for gap, how in ways)
+        layouts = _LAYOUTS if first.drop < EARLY else _LAYOUTS[:2]
+        fits = ((gap, _widths(shown, cells, width, gap, how)) for gap, how in layouts)
         gap, widths = next(((gap, found) for gap, found in fits if found), (0, None))
         if widths is not None:
             yield _grid(shown, _shortened(shown, cells, widths, ellipsis), widths, gap)
@@ -40,7 +41,7 @@ def laid_out(table: Table, width: int, ellipsis: str) -> Iterator[Block]:
         shown.remove(first)
     if left_out:
         names = (one.heading.strip() or one.key for one in table.columns if one in left_out)
-        yield dim(f"Left out for want of room: {', '.join(names)}; {table.more} has all")
+        yield dim(f"Columns hidden (too narrow): {', '.join(names)}; {table.more} shows all")
 
 
 def _widths(
@@ -50,7 +51,7 @@ def _widths(
     gap: int,
     how: str,
 ) -> list[int] | None:
-    """Return widths that hold every cell, texts with blanks narrower than they are; None where there are none."""
+    """Return column widths that hold every cell, narrower for texts that can wrap; None if there are none."""
     widths, spare = [], []
     for i, column in enumerate(columns):
         title = column.title.split("\n")
@@ -63,6 +64,7 @@ def _widths(
         fixed = column.right or how == "whole" or (column.cut and how == "fold")
         spare.append(0 if fixed else max(0, width - least))
     over = sum(widths) + gap * (len(columns) - 1) - room
+    # Columns that wrap give up width before columns that are cut, those with most to spare first.
     for i in sorted(range(len(columns)), key=lambda i: (not columns[i].fold, -spare[i])):
         given = min(max(0, over), spare[i])
         widths[i] -= given
@@ -76,7 +78,7 @@ def _shortened(
     widths: Sequence[int],
     ellipsis: str,
 ) -> list[list[str]]:
-    """Return the cells, those that are cut with as many of their parts as there is room for."""
+    """Return the cells with texts of cut columns shortened to their column width."""
     return [
         [
             _first_parts(cell, width, ellipsis) if column.cut else cell
@@ -87,7 +89,7 @@ def _shortened(
 
 
 def _first_parts(text: str, width: int, ellipsis: str) -> str:
-    """Return the parts of a list of words that fit, and that there are more.
+    """Return the leading parts of a comma-separated list that fit, followed by an ellipsis.
 
     >>> _first_parts("mbs 2, no SP, recompute norms", 20, "...")
     'mbs 2, no SP, ...'
@@ -105,7 +107,7 @@ def _first_parts(text: str, width: int, ellipsis: str) -> str:
 def _grid(
     columns: Sequence[Column], cells: Sequence[Sequence[str]], widths: Sequence[int], gap: int
 ) -> Grid:
-    """Return rows side by side, in columns of these widths; titles end in one line."""
+    """Return rows in columns of the given widths; column titles are aligned at the bottom."""
     most = max(column.title.count("\n") for column in columns)
     kinds = ("number" if column.right else "text" for column in columns)
     heads = tuple(dim("\n" * (most - one.title.count("\n")) + one.title) for one in columns)
@@ -116,9 +118,9 @@ def _grid(
 def _stacked(
     columns: Sequence[Column], cells: Sequence[Sequence[str]], room: int
 ) -> Iterator[Block]:
-    """Yield rows over several lines, indented from the second on.
+    """Yield rows that take several lines, indented from the second line on.
 
-    Texts that fold are below the other cells; without any, rows are broken between columns at the same places.
+    Texts that wrap are placed below the other cells; without any, all rows break between the same columns.
     """
     titles = [column.heading for column in columns]
     rows = [[cell.replace("\n", ", ") for cell in row] for row in cells]

@@ -1,4 +1,4 @@
-"""Points of two statistics, drawn with characters: a Pareto front, or the best of several processor counts."""
+"""Scatter plot of two statistics in characters: a Pareto front, or the best plans by processor count."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -11,16 +11,16 @@ from calculon.render.document import Line, Styled, dim
 
 _HEIGHT, _LEAST, _WIDEST = 13, 16, 76
 _TICKS, _MANY_TICKS = 4, 8
-"""Parts into which an axis is divided, about; and at most."""
+"""Approximate and maximum number of intervals of an axis."""
 
 _LEAST_POINTS = 3
-"""Points that are worth a picture."""
+"""Minimum number of points worth drawing."""
 
 _PLANE = 2
-"""Objectives of a front that a picture shows completely."""
+"""Number of objectives of a front that the plot shows completely."""
 
 _FAR = 8
-"""Ratio of the ends of an axis from which on equal ratios take equal lengths."""
+"""Ratio of largest to smallest value from which an axis is logarithmic."""
 
 _PLAIN = {"point": "*", "step": ".", "side": "|", "corner": "+", "floor": "-"}
 _DRAWN = {"point": "●", "step": "·", "side": "│", "corner": "└", "floor": "─"}
@@ -28,7 +28,7 @@ _DRAWN = {"point": "●", "step": "·", "side": "│", "corner": "└", "floor":
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """An axis: its name, its unit, and whether equal ratios take equal lengths."""
+    """Axis: its name, its unit, and whether it is logarithmic."""
 
     name: str
     unit: Unit
@@ -36,11 +36,11 @@ class Axis:
 
     @classmethod
     def of(cls, name: str, unit: Unit, values: Sequence[float]) -> "Axis":
-        """Return the axis of some values: with ratios if the largest is many times the smallest."""
+        """Return the axis of some values: logarithmic if the largest is many times the smallest."""
         return cls(name, unit, bool(values) and 0 < _FAR * min(values) < max(values))
 
     def scale(self, values: Sequence[float]) -> tuple[float, str]:
-        """Return the size of the unit of numbers at the axis, and its name."""
+        """Return the divisor for numbers at the axis, and the name of the resulting unit."""
         largest = max(map(abs, values))
         if self.unit.symbol == "s":
             return next(one for one in _TIMES if largest < one[2])[:2]
@@ -49,15 +49,15 @@ class Axis:
         if self.unit.binary:
             return (GIB, "GiB") if largest > GIB / 4 else (2.0**20, "MiB")
         power = max(0, min(5, int(math.log10(largest) // 3))) if largest > 0 else 0
-        if not self.unit.symbol:  # counts, which people read whole
+        if not self.unit.symbol:  # counts are written in full
             return 1.0, ""
         return 1000.0**power, f"{' kMGTP'[power]}{self.unit.symbol}".strip()
 
     def ticks(self, values: Sequence[float]) -> list[float]:
-        """Return round numbers that enclose values."""
+        """Return round numbers that enclose the values."""
         low, high = min(values), max(values)
         if self.ratios and not self.unit.symbol and len({*values}) <= _MANY_TICKS:
-            return sorted({*values})  # of counts those that there are
+            return sorted({*values})  # a tick at each of a few counts
         if self.ratios:
             return _decades(low, high)
         spread = (high - low) or abs(high) or 1.0
@@ -67,13 +67,13 @@ class Axis:
         return [step * number for number in range(first, max(last, first + 1) + 1)]
 
     def place(self, value: float, ticks: Sequence[float]) -> float:
-        """Return where a value is between the first tick and the last, from 0 to 1."""
+        """Return the position of a value between the first and the last tick, from 0 to 1."""
         write: Callable[[float], float] = math.log if self.ratios else float
         return (write(value) - write(ticks[0])) / (write(ticks[-1]) - write(ticks[0]))
 
 
 def _decades(low: float, high: float) -> list[float]:
-    """Return numbers of one digit that enclose others: 1, 2, 5, 10, 20 and so on, or powers of ten where those suffice.
+    """Return numbers with one significant digit that enclose a range: 1, 2, 5, 10, ..., or powers of ten only.
 
     >>> _decades(0.854, 25.4)
     [0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0]
@@ -87,17 +87,17 @@ def _decades(low: float, high: float) -> list[float]:
 
 
 _MANY = 4
-"""Powers of ten up to which there are numbers between them."""
+"""Number of powers of ten up to which ticks lie between them."""
 
 _NAMED = 2
-"""Labels of points that lie together which are written, where they do not follow each other."""
+"""Maximum number of labels per cluster of points, unless they are consecutive."""
 
 _TIMES = ((1e-6, "us", 1e-3), (1e-3, "ms", 1.0), (1.0, "s", math.inf))
 
 
 @dataclass(frozen=True, slots=True)
 class Frontier:
-    """Numbered points over two axes; `steps` join each point with the next one."""
+    """Numbered points over two axes; `steps` connect each point with the next one."""
 
     x: Axis
     y: Axis
@@ -108,7 +108,7 @@ class Frontier:
     def of(
         cls, objectives: Sequence[Column], points: Sequence[tuple[str, float, float]]
     ) -> "Frontier":
-        """Return the points of a front over its first two objectives; without steps if there are more."""
+        """Return the plot of a front over its first two objectives; without steps if it has more objectives."""
         x, y = objectives[:2]
         _, across, up = zip(*points, strict=True)
         axes = Axis.of(x.name, x.unit, across), Axis.of(y.name, y.unit, up)
@@ -116,16 +116,16 @@ class Frontier:
 
     @property
     def worth_drawing(self) -> bool:
-        """Whether there are enough points for a picture, all of them finite."""
+        """True if there are enough points, all of them finite."""
         finite = all(math.isfinite(x + y) for _, x, y in self.points)
         return finite and len(self.points) >= _LEAST_POINTS
 
     def lines(self, width: int, *, blocks: bool) -> Iterator[Line]:
-        """Yield the lines of the drawing.
+        """Yield the lines of the plot.
 
         Args:
-            width: Characters of a line, of which the drawing takes at most 76.
-            blocks: Whether it may have other characters than ASCII.
+            width: Available characters per line; the plot uses at most 76.
+            blocks: Whether characters outside ASCII are allowed.
         """
         marks = _DRAWN if blocks else _PLAIN
         sides, unit = self._labels(self.y, [y for _, _, y in self.points])
@@ -154,7 +154,7 @@ class Frontier:
 
     @staticmethod
     def _labels(axis: Axis, values: Sequence[float]) -> tuple[dict[float, str], str]:
-        """Return ticks with their texts, and the unit after the name of an axis."""
+        """Return the ticks with their labels, and the unit to append to the name of the axis."""
         size, unit = axis.scale(values)
         ticks = axis.ticks([value / size for value in values])
         return {tick * size: f"{tick:,.6g}" for tick in ticks}, f", {unit}" if unit else ""
@@ -164,7 +164,7 @@ class Frontier:
         return round(axis.place(value, ticks) * (cells - 1))
 
     def _foot(self, feet: dict[float, str], across: Sequence[float], width: int) -> str:
-        """Return the numbers below the axis, each below its place as far as there is room."""
+        """Return the line of numbers below the horizontal axis; numbers that would overlap are omitted."""
         line = ""
         for value, text in feet.items():
             place = self._at(self.x, value, across, width)
@@ -175,7 +175,7 @@ class Frontier:
 
 
 class _Grid:
-    """Cells of characters; a group of points that touch each other has one label."""
+    """Character grid; adjacent points form a cluster with one label."""
 
     def __init__(self, width: int, height: int, marks: dict[str, str]):
         self._cells = [[" "] * width for _ in range(height)]
@@ -183,14 +183,14 @@ class _Grid:
         self._groups: list[tuple[int, int, list[str]]] = []
 
     def step(self, column: int, row: int, right: int, below: int) -> None:
-        """Draw the edge from a point to the next: along its row, then along the next one's column."""
+        """Draw the edge from a point to the next: along its row, then along the column of the next point."""
         for place in range(min(column, right), max(column, right) + 1):
             self._cells[row][place] = self._marks["step"]
         for place in range(min(row, below), max(row, below) + 1):
             self._cells[place][right] = self._marks["step"]
 
     def point(self, label: str, column: int, row: int) -> None:
-        """Note a point; one that touches a group joins it."""
+        """Add a point; it joins a cluster that it touches."""
         for first, line, labels in self._groups:
             if line == row and first - 1 <= column <= first + len(self._text(labels)) + 1:
                 labels.append(label)
@@ -198,7 +198,7 @@ class _Grid:
         self._groups.append((column, row, [label]))
 
     def lines(self) -> list[list[Styled]]:
-        """Return the lines, the lowest first."""
+        """Return the lines, lowest first."""
         lines = [[dim(character) for character in cells] for cells in self._cells]
         for column, row, labels in self._groups:
             text = f"{self._text(labels)} "
@@ -218,7 +218,7 @@ class _Grid:
 
 
 def _several(labels: Sequence[str]) -> str:
-    """Write the labels of points that lie together.
+    """Format the labels of a cluster of points.
 
     >>> _several(["3"]), _several(["3", "4", "5"]), _several(["3", "5"]), _several(["3", "5", "7", "9"])
     ('3', '3-5', '3,5', '3,5,...')

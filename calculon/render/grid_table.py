@@ -1,4 +1,4 @@
-"""Grids as tables of their texts, for Markdown and CSV."""
+"""Conversion of grids to tables of texts, for Markdown and CSV."""
 
 from collections.abc import Sequence
 
@@ -6,13 +6,13 @@ from calculon.render.document import Cell, Grid, Styled, indent, words
 from calculon.render.text_tables import Column, Table
 
 _NUMBERS = ("right", "number")
-"""Kinds of columns of numbers."""
+"""Kinds of numeric columns."""
 
 
 def as_table(grid: Grid) -> Table:
-    """Return a grid as a table of its texts, without bars; columns without any text are left out.
+    """Return a grid as a table of its texts, without bars; columns without any text are omitted.
 
-    Names of rows keep their indent. A row of one dim text is a remark on the row before it.
+    Row names keep their indentation. A row of one dim text becomes a remark on the row before.
     """
     count = len(grid.kinds)
     rows: list[list[str]] = []
@@ -44,7 +44,7 @@ def _is_remark(row: Sequence[Cell]) -> bool:
 
 
 def _use(place: int, kind: str, *, titled: bool) -> str:
-    """Return what an untitled column has, in a grid whose other columns are titled or not."""
+    """Return the key of an untitled column, depending on its position and on whether other columns have titles."""
     if not place:
         return "name"
     return "value" if not titled and (place == 1 or kind in _NUMBERS) else "remark"

@@ -1,4 +1,4 @@
-"""Documents as HTML: headings, paragraphs and tables with headers, readable aloud, with nothing to fetch or to run."""
+"""Documents as accessible, self-contained HTML: headings, paragraphs and tables with header cells."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
@@ -7,10 +7,9 @@ from itertools import zip_longest
 from typing import Any
 
 from calculon.base.frozen import dataclass
-from calculon.render.bars import COLORS, DRAWN, Bar, TwoSided
+from calculon.render.bars import BLOCKS, COLORS, Bar, TwoSided
 from calculon.render.chart import color_code
 from calculon.render.document import (
-    Beside,
     Block,
     ByWidth,
     Cell,
@@ -22,17 +21,18 @@ from calculon.render.document import (
     Names,
     Picture,
     Section,
+    SideBySide,
     Styled,
     Swatches,
     dim,
     indent,
 )
-from calculon.render.fitted_grid import fitted
+from calculon.render.fitted_grid import fit_grid
 from calculon.render.frontier import Frontier
 from calculon.render.text_tables import Column, Table
 
 ROWS = 10
-"""Rows that a notebook shows of a long table."""
+"""Rows of a long table that a notebook shows."""
 
 _BAR = 9.0  # em
 _DRAWING = 24  # characters
@@ -44,7 +44,7 @@ def _text(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """How a kind of page shows documents.
+    """Appearance of documents on one kind of page.
 
     Attributes:
         width: Characters for which documents lay themselves out.
@@ -73,7 +73,7 @@ class Look:
 
 
 NOTEBOOK = Look(
-    width=99,  # below what parts need next to each other
+    width=99,  # less than side-by-side blocks need
     roles={
         "quiet": ' style="opacity:0.7"',
         "text": ' style="text-align:left;vertical-align:top"',
@@ -85,7 +85,7 @@ NOTEBOOK = Look(
     rows=ROWS,
     pictures=True,
 )
-"""A cell of a notebook, light or dark, without a style sheet."""
+"""Notebook cell, in light or dark mode, without a style sheet."""
 
 REPORT = Look(
     width=120,
@@ -99,7 +99,7 @@ REPORT = Look(
     sorts=True,
     pictures=True,
 )
-"""A file with a style sheet and a script that sorts tables."""
+"""File with a style sheet and a script that sorts tables."""
 
 EXPLORE = Look(
     width=99,
@@ -126,7 +126,7 @@ EXPLORE = Look(
     headings=True,
     tall=32,
 )
-"""A page in a browser with its style sheet: links lead to other states of it."""
+"""Web page with its style sheet; links lead to other states of the page."""
 
 
 def page(document: Document, look: Look = NOTEBOOK) -> str:
@@ -135,24 +135,24 @@ def page(document: Document, look: Look = NOTEBOOK) -> str:
 
 
 def more(count: int, look: Look = NOTEBOOK) -> str:
-    """Say how many rows are not shown; nothing of none."""
+    """Return a paragraph with the number of hidden rows; an empty text if there are none."""
     return f"<p{look.roles['quiet']}>and {count:,} more</p>" if count > 0 else ""
 
 
 def fragment(blocks: Iterable[Block], look: Look = NOTEBOOK, title: str = "") -> str:
-    """Return blocks of a document as HTML, one after the other; `title` is the heading that they are below."""
+    """Return blocks as HTML, one after the other; `title` is the heading above them."""
     return _Html(look, title).blocks(blocks)
 
 
 class _Html:
-    """Writes the blocks of a document in one look."""
+    """Writer of the blocks of a document in one look."""
 
     def __init__(self, look: Look, title: str = ""):
         self.look, self.roles, self.title = look, look.roles, title
         self.write = look.write
         self.writers: Mapping[type, Callable[[Any], str]] = {
             Section: self._section,
-            Beside: self._beside,
+            SideBySide: self._side_by_side,
             ByWidth: self._by_width,
             Document: self._document,
             Facts: self._facts,
@@ -164,7 +164,7 @@ class _Html:
         }
 
     def blocks(self, several: Iterable[Block]) -> str:
-        """Return blocks one after the other."""
+        """Return the HTML of blocks, one after the other."""
         return "".join(map(self._block, several))
 
     def _block(self, one: Block) -> str:
@@ -190,7 +190,7 @@ class _Html:
     def _items(self, one: Items) -> str:
         return f"<ul>{''.join(f'<li>{self.write(text)}</li>' for text in one.texts)}</ul>"
 
-    def _beside(self, one: Beside) -> str:
+    def _side_by_side(self, one: SideBySide) -> str:
         columns = [*map(self.blocks, one.columns)]
         if role := self.roles.get("columns"):
             return f"<div{role}>{''.join(f'<div>{column}</div>' for column in columns)}</div>"
@@ -223,7 +223,7 @@ class _Html:
         return f"<details{opened}><summary>{title}</summary>{inner}</details>"
 
     def _picture(self, picture: Picture) -> str:
-        """Return a picture, if the look has pictures and the library that draws them is installed."""
+        """Return a chart as SVG; an empty text if the look has no pictures or matplotlib is missing."""
         if not self.look.pictures or find_spec("matplotlib") is None:
             return ""
         from calculon.render.canvas import svg
@@ -232,9 +232,9 @@ class _Html:
         return f'<div class="scroll">{svg(draw(picture.chart), picture.words)}</div>'
 
     def _grid(self, grid: Grid) -> str:
-        """Return a grid as a table; of a long one the first rows."""
+        """Return a grid as a table, limited to the first rows if it is long."""
         if grid.optional:
-            grid = fitted(grid, self.look.width - 2)  # as in a section
+            grid = fit_grid(grid, self.look.width - 2)  # sections indent by 2
         blank = [""] * len(grid.kinds)
         cells = [[self._name(row[0]), *map(self.words, row[1:])] for row in grid.rows if row]
         heads = zip_longest(*cells[: grid.heads], fillvalue="")
@@ -246,16 +246,17 @@ class _Html:
             if any(row)
         ]
         most = self.look.rows
+        # A table is cut only if that hides at least half of it.
         few = rows[:most] if most and len(rows) > 2 * most else rows
         kinds = [{"right": "number", "text": "words"}.get(kind, "text") for kind in grid.kinds]
         return self._rows(titles, few, kinds) + more(len(rows) - len(few), self.look)
 
     def _name(self, cell: Cell) -> str:
-        """Return the first cell of a row, with its indent."""
+        """Return the first cell of a row, with its indentation."""
         return "&nbsp;" * indent(cell) + self.words(cell).lstrip(" ")
 
     def _table(self, table: Table) -> str:
-        """Return the first rows of a table, and how many more there are."""
+        """Return the first rows of a table, and the number of hidden rows."""
         columns = [column for column in table.columns if column.for_people]
         some = table.rows[: self.look.rows]
         cells = [[self._value(column, row[column.key]) for column in columns] for row in some]
@@ -279,7 +280,7 @@ class _Html:
         kinds: Sequence[str],
         values: Sequence[Sequence[object]] | None = None,
     ) -> str:
-        """Return a table of cells in HTML; the first cell of a row names it, and is as wide if it is the only one."""
+        """Return an HTML table; the first cell of a row names it and spans all columns if it is the only cell."""
         roles = [self.roles.get(kind, self.roles["text"]) for kind in kinds]
         first = f"first {kinds[0]}"
         name = self.roles.get(first, self.roles["first text"])
@@ -310,7 +311,7 @@ class _Html:
         return f'<div{self.roles["tall"]} role="region"{name} tabindex="0">{table}</div>'
 
     def words(self, cell: Cell) -> str:
-        """Return a text, or a bar, in HTML."""
+        """Return a text or a bar as HTML."""
         if isinstance(cell, Bar):
             return _bar(cell)
         if isinstance(cell, TwoSided):
@@ -318,7 +319,7 @@ class _Html:
         if isinstance(cell, Names):
             return self.write(", ".join(cell.names))
         if isinstance(cell, Legend):
-            return self._piece(dim(cell.text.format(*DRAWN)))
+            return self._piece(dim(cell.text.format(*BLOCKS)))
         if isinstance(cell, Swatches):
             return "  ".join(
                 f'<span style="color:{color_code(color)}">■\N{NO-BREAK SPACE}</span>{self._piece(dim(words))}'
@@ -327,7 +328,7 @@ class _Html:
         return "".join(map(self._piece, cell if isinstance(cell, tuple) else (cell,)))
 
     def _piece(self, piece: str | Styled) -> str:
-        """Return a piece of a text: bold, dim or plain."""
+        """Return a piece of text: bold, dim, coloured or plain."""
         if isinstance(piece, str):
             return self.write(piece)
         found = self.write(piece.text)
@@ -340,7 +341,7 @@ class _Html:
         return self._link(piece, found) if found and "link" in self.roles else found
 
     def _link(self, piece: Styled, found: str) -> str:
-        """Return a text with its address and other marks of a page in a browser, if it has any."""
+        """Return a text with its link, key and hint, if it has any."""
         role = self.roles.get(piece.style, "")
         if piece.key:
             role += f' data-key="{escape(piece.key)}"'
@@ -348,13 +349,14 @@ class _Html:
             role += f' title="{escape(piece.hint)}"'
         if piece.link:
             label = f' aria-label="{escape(f"{piece.text}: {piece.hint}")}"' if piece.hint else ""
+            # Links to another state of the page are followed by its script without a reload.
             state = self.roles["link"] if piece.link.startswith("/?") else ""
             return f'<a{state}{role}{label} href="{escape(piece.link)}">{found}</a>'
         return f"<span{role}>{found}</span>" if role else found
 
 
 def _two_sided(bar: TwoSided) -> str:
-    """Return a two-sided bar in characters; the numbers next to it say the same."""
+    """Return a two-sided bar in characters, hidden from screen readers: adjacent numbers repeat it."""
     pieces = (
         f'<span style="color:{color_code(color)}">{text}</span>'
         for text, color in bar.pieces(_DRAWING, blocks=True)
@@ -363,7 +365,7 @@ def _two_sided(bar: TwoSided) -> str:
 
 
 def _bar(bar: Bar) -> str:
-    """Return a bar; the numbers next to it say the same."""
+    """Return a bar, hidden from screen readers: adjacent numbers repeat it."""
     pieces = []
     for share in bar.shares:
         width = max(0.0, min(1.0, share.fraction)) * _BAR

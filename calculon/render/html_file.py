@@ -1,4 +1,4 @@
-"""Documents as one HTML file to send: tables to sort, pictures inside, and nothing asked of a network."""
+"""Documents as one self-contained HTML file: sortable tables, embedded pictures, no network requests."""
 
 import base64
 import hashlib
@@ -11,12 +11,12 @@ from calculon.render.document import Block
 from calculon.render.html import REPORT, fragment
 
 Part = tuple[str, str, tuple[Block, ...]]
-"""A part of a file: the name of its place, its title, and its blocks."""
+"""Part of a file: its anchor, its title and its blocks."""
 
 
 def html_file(title: str, parts: Sequence[Part], lead: Sequence[Block] = ()) -> str:
-    """Return a file with a title, a list of its parts, what leads to them, and the parts."""
-    single = len(parts) == 1  # it needs neither a list of contents nor a title of its own
+    """Return a file with a title, a table of contents, introductory blocks, and the parts."""
+    single = len(parts) == 1  # needs neither a table of contents nor a second title
     links = (f'<li><a href="#{place}">{escape(name)}</a></li>' for place, name, _ in parts)
     bodies = (
         f'<section id="{place}">\n{"" if single else _title(name)}{fragment(blocks, REPORT)}\n</section>'
@@ -33,7 +33,7 @@ def _title(name: str) -> str:
 
 
 def _policy(template: str) -> str:
-    """Return what a report may load: nothing but its own script, by its hash, its styles and its pictures."""
+    """Return the content security policy of a report: its script by hash, its styles and pictures, nothing else."""
     script = template.split("<script>")[1].split("</script>", maxsplit=1)[0]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return (

@@ -1,4 +1,4 @@
-"""Free places for texts at the points of a panel."""
+"""Placement of text labels at the points of a panel without overlaps."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -6,16 +6,16 @@ from dataclasses import replace
 from calculon.render.chart import Axis, Line, Mark, Notes, Rule
 
 _AROUND = (0.8, 0.7)
-"""Inches of a panel that the texts of its axes take: of its width and its height."""
+"""Approximate inches of a panel's width and height taken by the texts of its axes."""
 
 _POINT = 1 / 72
-"""Inches."""
+"""Inches per point."""
 
 _LETTER, _NARROW, _LINE = 0.64, 0.33, 1.2
-"""About the widths of letters and of spaces and stops, and the height of a line, as parts of the size of a text."""
+"""Approximate widths of letters and of narrow characters, and the line height, relative to the font size."""
 
 _OFFSET, _MARK = 5.0, 3.0
-"""Points: from a point to its text, and half of a marker."""
+"""Distance from a point to its text, and half the size of a marker, in points."""
 
 _SIDES = ("upper right", "right", "above", "upper left", "left", "below")
 
@@ -23,22 +23,24 @@ _Box = tuple[float, float, float, float]
 """Left, lower, right and upper end in inches."""
 
 
-def placed(
+def place_labels(
     notes: Notes, x: Axis, y: Axis, size: tuple[float, float], others: Sequence[Mark]
 ) -> Notes:
-    """Return the texts that fit into a panel without covering each other, the first ones first, each with its side.
+    """Return the texts that fit into a panel without overlaps, each with its side; earlier texts have priority.
 
     Args:
-        notes: Texts at points, in the order of their importance.
-        x, y: The axes of the panel, with limits.
+        notes: Texts at points, most important first.
+        x, y: Axes of the panel, with limits.
         size: Width and height of the panel, in inches.
-        others: Marks of the panel; texts do not cover the points of its lines, or its rules.
+        others: Marks of the panel; texts avoid the points of its lines, and its rules.
     """
     width, height = (length - taken for length, taken in zip(size, _AROUND, strict=True))
     taken = [box for mark in others for box in _taken(mark, x, y, width, height)]
     kept: list[tuple[int, str]] = []
     for number, (text, *point) in enumerate(zip(notes.texts, notes.x, notes.y, strict=True)):
         at = x.share(point[0]) * width, y.share(point[1]) * height
+        # Greedy: the first free side in order of preference. Text widths are estimates, as no
+        # renderer exists yet.
         for side in _SIDES:
             box = _box(at, text, side, notes.size * _POINT)
             inside = box[0] >= 0 <= box[1] and box[2] <= width and box[3] <= height
@@ -59,7 +61,7 @@ def placed(
 
 
 def _taken(mark: Mark, x: Axis, y: Axis, width: float, height: float) -> Iterator[_Box]:
-    """Yield the boxes of the points of a line, or of a rule."""
+    """Yield the boxes that the points of a line, or a rule, occupy."""
     if isinstance(mark, Line):
         half = _POINT * (_MARK if mark.marker else 1.0)
         for across, up in zip(mark.x, mark.y, strict=True):
@@ -74,7 +76,7 @@ def _taken(mark: Mark, x: Axis, y: Axis, width: float, height: float) -> Iterato
 
 
 def _box(at: tuple[float, float], text: str, side: str, size: float) -> _Box:
-    """Return the box of a text on a side of a point, as charts draw it."""
+    """Return the box of a text on a side of a point, as the backends draw it."""
     width = size * sum(_NARROW if letter in " ,.:" else _LETTER for letter in text)
     height, offset = _LINE * size, _OFFSET * _POINT
     left, low = {

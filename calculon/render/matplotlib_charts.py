@@ -1,4 +1,4 @@
-"""Charts as matplotlib draws them: pictures in files, reports and notebooks, the same in every run."""
+"""Matplotlib backend of charts: reproducible pictures in files, reports and notebooks."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from calculon.render.chart import (
     Rule,
     Span,
     color_code,
-    named,
+    legend_entries,
     plain,
 )
 
@@ -47,23 +47,23 @@ _DASHES: Mapping[str, Any] = {
 }
 _STEPS = {"": "default", "before": "steps-pre", "after": "steps-post"}
 _DENSE = 4
-"""How often a character of a hatch is repeated."""
+"""Repetitions of a hatch character, which set the density of the hatch."""
 
 _LETTER, _HANDLE = 0.058, 0.5
-"""Inches: of a letter of a legend, and of the sign in front of its text."""
+"""Widths in inches: a character of a legend text, and the symbol before it."""
 
 _MOST_COLUMNS = 6
 _WIDE = 3.0
-"""Inches of a panel from which its title has the usual size."""
+"""Minimum width of a panel in inches for a title in the usual size."""
 
 _LARGEST = 7.0
-"""Points of a marker in a legend at most."""
+"""Maximum size of a marker in a legend, in points."""
 
 _MANY = 1000
-"""Points from which a vector file has them as an image."""
+"""Number of points from which vector files embed a line as an image."""
 
 _TITLE = 13
-"""Letters of a title for an inch of width."""
+"""Characters of a title per inch of width."""
 
 _OFFSETS: Mapping[str, tuple[float, float, str, str]] = {
     "right": (5, 0, "left", "center"),
@@ -74,17 +74,18 @@ _OFFSETS: Mapping[str, tuple[float, float, str, str]] = {
     "upper left": (-5, 4, "right", "bottom"),
     "below": (5, -4, "left", "top"),
 }
-"""Distance in points and alignment of a text for each side of its point."""
+"""Offset in points and alignment of a text, for each side of its point."""
 
 _RULE_LINE = 9
-"""Points of a line of the texts above rules."""
+"""Line height of the texts above rules, in points."""
 
 
 def draw(chart: Chart) -> "Figure":
     """Return the picture of a chart."""
     heights = [max(panel.height for panel in row) for row in chart.rows]
-    entries = [named(row) for row in chart.rows]
+    entries = [legend_entries(row) for row in chart.rows]
     title = "\n".join(wrapped(line, round(_TITLE * chart.width)) for line in chart.heading)
+    # Height of the chart title: 0.2 inches per line; 0.19 below is a line of a legend.
     around = 0.2 * (title.count("\n") + 1) + 0.1
     with drawing():
         if chart.legends == "rows":
@@ -101,7 +102,7 @@ def draw(chart: Chart) -> "Figure":
                 _panels(grid, [row], chart.width)
                 _legend(part, own, chart.width)
         else:
-            own = named(chart.panels) if chart.legends == "one" else []
+            own = legend_entries(chart.panels) if chart.legends == "one" else []
             picture = figure(chart.width, around + sum(heights) + 0.19 * _lines(own, chart.width))
             grid = picture.subplots(
                 len(heights),
@@ -119,7 +120,7 @@ def draw(chart: Chart) -> "Figure":
 def _panels(
     grid: Any, rows: Sequence[Sequence[Panel]], width: float, *, shared: bool = False
 ) -> None:
-    """Draw panels on a grid of axes that is some inches wide."""
+    """Draw panels on a grid of axes with the given total width in inches."""
     size = 9 if width >= _WIDE * len(rows[0]) else 7.5
     for place, row in enumerate(rows):
         for axes, panel in zip(grid[place], row, strict=False):
@@ -132,7 +133,8 @@ def _panels(
 
 
 def _panel(axes: "Axes", panel: Panel, size: float) -> None:
-    """Draw a panel with a title of some size."""
+    """Draw a panel with a title of the given font size."""
+    # Scales are set before marks are drawn, so that autoscaling sees the right one.
     for axis, which in ((panel.x, "x"), (panel.y, "y")):
         if axis.scale == "log":
             (axes.set_xscale if which == "x" else axes.set_yscale)("log")
@@ -169,7 +171,7 @@ def _axis(axes: "Axes", axis: Axis, which: str) -> None:
 
 
 def _codes(mark: Mark) -> Any:
-    """Return the colour of a mark, or the colours of its points."""
+    """Return the colour code of a mark, or the codes of its points."""
     if isinstance(mark.color, str):
         return color_code(mark.color)
     return [color_code(name) for name in mark.color]
@@ -186,9 +188,8 @@ def _bars(axes: "Axes", mark: Bars, order: float) -> None:
 
 
 def _line(axes: "Axes", mark: Line, order: float) -> None:
-    if (
-        len(mark.x) == 0
-    ):  # an entry of the legend; without clipping, no points would have endless bounds
+    # Without points it is a legend entry only; unclipped, it would have infinite bounds.
+    if len(mark.x) == 0:
         return
     code, size = _codes(mark), mark.sizes[0] if mark.sizes else 0.0
     if len(mark.sizes) > 1 or not isinstance(code, str):
@@ -210,7 +211,7 @@ def _line(axes: "Axes", mark: Line, order: float) -> None:
 
 
 def _line_look(mark: Line, size: float) -> dict[str, Any]:
-    """Return how a line and its markers look."""
+    """Return the style of a line and its markers."""
     code = color_code(mark.main_color)
     return {
         "color": code,
@@ -335,7 +336,7 @@ _DRAWN: Mapping[type, Callable[["Axes", Any, float], None]] = {
 
 
 def _handle(mark: Mark) -> Any:
-    """Return the sign of a mark in a legend."""
+    """Return the legend symbol of a mark."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
@@ -354,19 +355,19 @@ def _handle(mark: Mark) -> Any:
 
 
 def _columns(entries: Sequence[Mark], width: float) -> int:
-    """Return how many columns of a legend there is room for."""
+    """Return the number of legend columns that fit."""
     widest = max((len(mark.name) for mark in entries), default=0)
     fit = int(width / (_HANDLE + _LETTER * widest))
     return max(1, min(fit, len(entries), _MOST_COLUMNS))
 
 
 def _lines(entries: Sequence[Mark], width: float) -> int:
-    """Return the lines of a legend."""
+    """Return the number of lines of a legend."""
     return -(-len(entries) // _columns(entries, width))
 
 
 def _legend(part: Any, entries: Sequence[Mark], width: float) -> None:
-    """Draw a legend below panels."""
+    """Draw a legend below the panels."""
     if entries:
         handles = [_handle(mark) for mark in entries]
         columns = _columns(entries, width)

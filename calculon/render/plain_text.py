@@ -1,4 +1,4 @@
-"""Documents as text: of any width for pipes and files, as Markdown, as CSV and as HTML."""
+"""Documents as text: unlimited width for pipes and files, Markdown, CSV and HTML."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -14,15 +14,15 @@ from calculon.render.document import (
     Picture,
     Section,
     dim,
-    inside,
+    inner_blocks,
     words,
 )
 from calculon.render.grid_table import as_table
 from calculon.render.text_tables import Table, markdown_text
 
 
-def written(document: Document, form: str) -> str:
-    """Return a document as ``text`` in which every row of a table takes one line, ``markdown``, ``html`` or ``csv``."""
+def document_text(document: Document, form: str) -> str:
+    """Return a document as ``text`` (one line per table row), ``markdown``, ``html`` or ``csv``."""
     if form == "csv":
         from calculon.render.document_csv import document_csv
 
@@ -50,20 +50,20 @@ class _Form:
 
 
 def _written(blocks: Iterable[Block], form: _Form) -> Iterator[str]:
-    """Yield blocks and the blocks inside them in a text format."""
+    """Yield blocks and their inner blocks in a text format."""
     for one in blocks:
         if isinstance(one, Document) and one.title:
             yield form.title(f"{one.title}, {one.terms}" if one.terms else one.title)
         elif isinstance(one, Section) and one.title:
             yield form.heading(one.heading)
-        if inner := inside(one):
+        if inner := inner_blocks(one):
             yield from _written(inner, form)
         elif text := _leaf(one, form):
             yield text
 
 
 def _leaf(block: Block, form: _Form) -> str:
-    """Return a block without blocks inside in a text format; empty if it has no text."""
+    """Return a block without inner blocks in a text format; empty if it has no text."""
     if isinstance(block, Table):
         return form.table(block)
     if isinstance(block, (Grid, Facts)):
@@ -76,19 +76,19 @@ def _leaf(block: Block, form: _Form) -> str:
 
 
 def _rows(grid: Grid) -> list[str]:
-    """Return the rows of a grid, one text each."""
+    """Return the rows of a grid as texts."""
     return ["  ".join(map(words, row)).rstrip() for row in grid.rows]
 
 
 def _marked_grid(grid: Grid) -> str:
-    """Return a grid as a Markdown table if it has heads, else as a list."""
+    """Return a grid as a Markdown table if it has column titles, otherwise as a list."""
     if grid.heads:
         return as_table(grid).markdown()
     return "\n".join(_marked_item(row.removeprefix("-  ")) for row in _rows(grid))
 
 
 def _marked_item(text: str) -> str:
-    """Return an item of a Markdown list, nested if the text is indented."""
+    """Return a Markdown list item, nested if the text is indented."""
     words = text.lstrip(" ")
     return f"{' ' * (len(text) - len(words))}- {markdown_text(words)}"
 

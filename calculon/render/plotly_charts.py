@@ -1,7 +1,7 @@
-"""Charts as Plotly draws them: plain data for pages and notebooks.
+"""Plotly backend of charts: plain data for web pages and notebooks.
 
-The ``customdata`` of a point are its link, its key and its words. Boxes of one row share a link: the links of all rows
-are the ``meta`` of their trace, and the ``customdata`` of their points begin with the number of the row.
+The ``customdata`` of a point are its link, key and hover text. Boxes of one row share a link: the ``meta`` of their
+trace lists the links of all rows, and the ``customdata`` of their points start with the row number.
 """
 
 import math
@@ -24,26 +24,27 @@ from calculon.render.chart import (
     Rule,
     Span,
     color_code,
-    named,
+    legend_entries,
 )
 
 Json = dict[str, Any]
 
 _INCH = 92.0
+"""Pixels per inch."""
 _TITLE, _BELOW, _LEGEND, _HEADING = 26.0, 50.0, 24.0, 44.0
-"""Pixels: of the title of a panel, of what is below its axis, of a line of the legend, and of the title of a chart."""
+"""Heights in pixels: title of a panel, space below its axis, line of the legend, and title of the chart."""
 
 _LINE = 18.0
-"""Pixels of a further line of the title of a panel."""
+"""Height in pixels of each further line of a panel title."""
 
 _LETTERS = 70.0
-"""Letters of a line of a legend."""
+"""Characters per line of the legend."""
 
 _WIDE, _POINTS = 900.0, 1500
-"""Pixels of the width of a panel, about; points for the pointer in wide boxes of a mark."""
+"""Approximate width of a panel in pixels; maximum number of hover points of a mark."""
 
 _GAP, _APART = 0.12, 0.03
-"""Part of the width between panels with labels in between, and without."""
+"""Gaps between panels as a share of the width: with axis labels between them, and without."""
 
 _SYMBOLS = {
     "circle": "circle",
@@ -73,7 +74,7 @@ _PADS = {
 }
 _SHAPES = {"": "linear", "before": "vh", "after": "hv"}
 _ON_BOTH = "#8a929c"
-"""Grey that stands out from light and from dark grounds: there black is this."""
+"""Grey that is legible on light and dark backgrounds; it replaces black."""
 
 
 def figure(chart: Chart, *, titled: bool = True, legend: bool = True) -> Json:
@@ -81,10 +82,10 @@ def figure(chart: Chart, *, titled: bool = True, legend: bool = True) -> Json:
 
     Args:
         chart: The chart.
-        titled, legend: Whether it has its title and a legend of its own; a page may have them in its text.
+        titled, legend: Whether to include the title and the legend; a page may have them in its text.
     """
-    entries = named(chart.panels) if legend and chart.legends != "none" else []
-    widest = max((len(mark.name) + 6 for mark in entries), default=1)  # of the columns of a legend
+    entries = legend_entries(chart.panels) if legend and chart.legends != "none" else []
+    widest = max((len(mark.name) + 6 for mark in entries), default=1)  # 6: symbol and gap
     lines = math.ceil(len(entries) / max(1, int(_LETTERS // widest)))
     above = _LEGEND * lines + (_HEADING if titled else 0) + 8
     places = list(_places(chart))
@@ -106,15 +107,15 @@ def figure(chart: Chart, *, titled: bool = True, legend: bool = True) -> Json:
     if entries:
         spot = {"orientation": "h", "y": 1, "yanchor": "bottom", "x": 0, "traceorder": "normal"}
         layout["legend"] = spot
-    told: set[str] = set()
+    listed: set[str] = set()
     for place in places:
-        _panel(place, chart, inside, data, layout, told)
+        _panel(place, chart, inside, data, layout, listed)
     return {"data": data, "layout": layout}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Place:
-    """A panel with its number, its place from the top in pixels, and its part of the width."""
+    """Panel with its number, its vertical position in pixels, and its horizontal domain."""
 
     panel: Panel
     number: int
@@ -127,14 +128,14 @@ class _Place:
 
     @property
     def suffix(self) -> str:
-        """The end of the names of its axes."""
+        """Suffix of the axis names in the layout: empty for the first panel."""
         return str(self.number) if self.number > 1 else ""
 
 
 def _places(chart: Chart) -> Iterator[_Place]:
-    """Yield the panels with their places; the margin below has the labels of the last ones."""
+    """Yield the panels with their positions; the bottom margin contains the tick labels of the last row."""
     top, number = 0.0, 0
-    widest = max(chart.rows, key=len)  # panels above each other are equally wide
+    widest = max(chart.rows, key=len)  # all rows use the same columns
     spaces = [_GAP if panel.y.shown else _APART for panel in widest[1:]]
     width = (1 - sum(spaces)) / sum(panel.share for panel in widest)
     for row in chart.rows:
@@ -159,9 +160,9 @@ def _places(chart: Chart) -> Iterator[_Place]:
 
 
 def _panel(
-    place: _Place, chart: Chart, inside: float, data: list[Json], layout: Json, told: set[str]
+    place: _Place, chart: Chart, inside: float, data: list[Json], layout: Json, listed: set[str]
 ) -> None:
-    """Add the traces and the axes of a panel."""
+    """Add the traces and axes of a panel."""
     panel, end = place.panel, place.suffix
     lines = panel.title.count("\n")
     title = _TITLE + _LINE * lines if panel.title else 0.0
@@ -195,15 +196,16 @@ def _panel(
                 traces.append(_pointers(mark, place))
         for trace in traces:
             trace |= {"xaxis": f"x{end}", "yaxis": f"y{end}"}
-            known = not mark.name or mark.name in told
+            # Marks of several panels with the same name share one legend entry.
+            known = not mark.name or mark.name in listed
             data.append(
                 {**trace, "name": mark.name, "legendgroup": mark.name, "showlegend": not known}
             )
-            told.add(mark.name)
+            listed.add(mark.name)
 
 
 def _axis(axis: Axis, *, labelled: bool = True) -> Json:
-    """Return an axis."""
+    """Return the layout of an axis."""
     title = {"text": axis.text.replace("\n", "<br>")}
     found: Json = {"zeroline": False, "showgrid": axis.grid, "title": title}
     if axis.scale == "log":
@@ -235,17 +237,17 @@ def _codes(mark: Mark) -> str | list[str]:
 
 
 def _pointed(mark: Mark) -> Json:
-    """Return what a pointer meets at the points of a mark."""
+    """Return the hover texts, links and keys of the points of a mark."""
     if not mark.words:
         return {"hoverinfo": "skip"}
     empty = [""] * len(mark.words)
     several = (mark.links or empty, mark.keys or empty, mark.words)
-    told = [[link, key, _lines(words)] for link, key, words in zip(*several, strict=True)]
-    return {"customdata": told, "hovertemplate": "%{customdata[2]}<extra></extra>"}
+    hovers = [[link, key, _lines(words)] for link, key, words in zip(*several, strict=True)]
+    return {"customdata": hovers, "hovertemplate": "%{customdata[2]}<extra></extra>"}
 
 
 def _plain(values: Floats) -> list[float | None]:
-    """Return numbers for JSON, which has no not-a-number."""
+    """Return numbers for JSON, which has no NaN."""
     return [None if math.isnan(value) else float(value) for value in values]
 
 
@@ -295,7 +297,7 @@ def _line(mark: Line) -> list[Json]:
         {
             "type": "scatter",
             "mode": "+".join(modes) or "none",
-            "x": _plain(mark.x) or [None],  # without points there would be no entry in the legend
+            "x": _plain(mark.x) or [None],  # a trace without points has no legend entry
             "y": _plain(mark.y) or [None],
             "line": line,
             "marker": marker,
@@ -306,7 +308,7 @@ def _line(mark: Line) -> list[Json]:
 
 
 def _entry(mark: Mark) -> Json:
-    """Return a trace without points, for the legend."""
+    """Return a trace without points, which adds a legend entry."""
     dash = mark.dash if isinstance(mark, Rule) else "solid"
     width = mark.width if isinstance(mark, Rule) else 8
     look = {"color": _codes(mark), "dash": dash, "width": width}
@@ -314,7 +316,7 @@ def _entry(mark: Mark) -> Json:
 
 
 def _clear(code: str, opacity: float) -> str:
-    """Return a colour that lets through what is below it."""
+    """Return a colour with an opacity."""
     red, green, blue = (int(code[at : at + 2], 16) for at in (1, 3, 5))
     return f"rgba({red},{green},{blue},{opacity:g})"
 
@@ -336,7 +338,7 @@ def _area(mark: Area) -> list[Json]:
 
 
 def _boxes(mark: Boxes) -> list[Json]:
-    """Return all boxes as one shape: they are apart by points that are none."""
+    """Return all boxes as one trace, separated by empty points: a trace per box is too slow."""
     x: list[float | None] = []
     y: list[float | None] = []
     for left, right, low, high in mark.boxes:
@@ -359,23 +361,28 @@ def _range(axis: Axis) -> float:
 
 
 def _pointers(mark: Boxes, place: _Place) -> Json:
-    """Return invisible points in boxes, where a pointer meets them: one in each, and several in wide ones."""
-    wide, high = _WIDE / _range(place.panel.x), place.pixels / _range(place.panel.y)  # of a unit
+    """Return invisible hover points inside boxes: one in each, and several in wide ones."""
+    # Plotly shows hover texts at points only, not inside filled shapes. Points are about as far
+    # apart as a box is high; `least` keeps their total number near _POINTS.
+    wide, high = (
+        _WIDE / _range(place.panel.x),
+        place.pixels / _range(place.panel.y),
+    )  # pixels per unit
     boxes = mark.boxes
     least = wide * sum(right - left for left, right, *_ in boxes) / _POINTS
-    x, y, told = [], [], []
+    x, y, hovers = [], [], []
     for (left, right, low, top), group, words in zip(boxes, mark.groups, mark.words, strict=True):
         apart = max(high * abs(top - low) / 2.6, least)
         count = max(1, round(wide * (right - left) / apart))
         x += [left + (i + 0.5) * (right - left) / count for i in range(count)]
         y += [(low + top) / 2] * count
-        told += [[group, "", _lines(words)]] * count
+        hovers += [[group, "", _lines(words)]] * count
     return {
         "type": "scatter",
         "mode": "none",
         "x": x,
         "y": y,
-        "customdata": told,
+        "customdata": hovers,
         "meta": list(mark.links),
         "line": {"color": _code(mark.main_color)},
         "hovertemplate": "%{customdata[2]}<extra></extra>",
@@ -388,8 +395,8 @@ def _cells(mark: Cells) -> list[Json]:
     width = len(mark.values[0])
     several = (mark.links, mark.keys, mark.words)
     every = zip(*several, strict=True) if mark.words else ()
-    told = [[link, key, _lines(words)] for link, key, words in every]
-    rows = [told[at : at + width] for at in range(0, len(told), width)]
+    hovers = [[link, key, _lines(words)] for link, key, words in every]
+    rows = [hovers[at : at + width] for at in range(0, len(hovers), width)]
     return [
         {
             "type": "heatmap",

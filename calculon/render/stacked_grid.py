@@ -7,19 +7,19 @@ from calculon.render.document import Block, Cell, Grid, Section, Styled, words
 from calculon.render.text_tables import characters
 
 _FOLDED = 16
-"""Characters below which no column folds that has as many."""
+"""Maximum width up to which a column does not wrap."""
 
 _INDENT = 2
 """Blanks before the second and later lines of a row."""
 
 
 def least_width(grid: Grid) -> int:
-    """Return the characters that rows need side by side if no word and no number is to be broken."""
+    """Return the width of rows if only whole words and numbers are kept together."""
     return sum(_least(grid, i) for i in range(len(grid.kinds))) + grid.gap * (len(grid.kinds) - 1)
 
 
 def natural_width(grid: Grid) -> int | None:
-    """Return the characters that rows need if nothing folds; None if bars take all that there is."""
+    """Return the width of rows if nothing wraps; None if bars take the remaining space."""
     if "wide" in grid.kinds:
         return None
     count = len(grid.kinds)
@@ -27,7 +27,7 @@ def natural_width(grid: Grid) -> int | None:
 
 
 def stacked(grid: Grid, width: int) -> Iterator[Block]:
-    """Yield rows over several lines, without bars, whose numbers are in other columns."""
+    """Yield rows over several lines, without bars: other columns have their numbers."""
     columns = [i for i, kind in enumerate(grid.kinds) if kind != "wide"]
     groups = _groups(grid, columns, width)
     heads, rows = grid.rows[: grid.heads], grid.rows[grid.heads :]
@@ -43,7 +43,7 @@ def stacked(grid: Grid, width: int) -> Iterator[Block]:
 
 
 def _groups(grid: Grid, columns: Sequence[int], width: int) -> list[list[int]]:
-    """Return the columns of each line: as many as there is room for; a column of texts that fold has its own."""
+    """Return the columns of each line, as many as fit; a column with line breaks ends its line."""
     groups: list[list[int]] = [[]]
     left = width + grid.gap
     for i in columns:
@@ -57,9 +57,9 @@ def _groups(grid: Grid, columns: Sequence[int], width: int) -> list[list[int]]:
 
 
 def _line(grid: Grid, row: Sequence[Cell], group: Sequence[int], *, later: bool) -> Iterator[Block]:
-    """Yield some cells of a row as a line in which columns are aligned, nothing if they are empty."""
+    """Yield some cells of a row as a line with aligned columns; nothing if all are empty."""
     pieces: list[str | Styled] = []
-    blanks = 0  # after the cell before
+    blanks = 0  # carried over to the next cell, so that lines have no trailing blanks
     for i in group:
         cell = row[i] if i < len(row) else ""
         free = _natural(grid, i) - _longest(cell)
@@ -76,7 +76,7 @@ def _pieces(cell: Cell) -> tuple[str | Styled, ...]:
 
 
 def _column(grid: Grid, place: int) -> Iterator[Cell]:
-    """Yield the cells of a column; a row of one cell is none, as that may be longer than its column."""
+    """Yield the cells of a column, without rows of a single cell, which may be wider than their column."""
     for row in grid.rows:
         if place < len(row) and (len(row) > 1 or len(grid.kinds) == 1):
             yield row[place]
@@ -87,7 +87,7 @@ def _has_lines(grid: Grid, place: int) -> bool:
 
 
 def _natural(grid: Grid, place: int) -> int:
-    """Return the characters of the longest line of a column."""
+    """Return the length of the longest line of a column."""
     return max(map(_longest, _column(grid, place)), default=0)
 
 
@@ -96,7 +96,7 @@ def _longest(cell: Cell) -> int:
 
 
 def _least(grid: Grid, place: int) -> int:
-    """Return the characters that a column needs at least."""
+    """Return the minimum width of a column."""
     kind = grid.kinds[place]
     if kind == "wide":
         bars = [cell for cell in _column(grid, place) if isinstance(cell, (Bar, TwoSided))]

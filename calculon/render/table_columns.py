@@ -1,4 +1,4 @@
-"""Evaluations as the columns of a table file: execution fields, statistics, the interval of the time."""
+"""Evaluations as columns of a table file: execution fields, statistics and prediction interval of the time."""
 
 from collections.abc import Mapping
 
@@ -13,9 +13,9 @@ from calculon.render.writers import Labels
 def evaluation_columns(
     table: Evaluation, bounds: Mapping[str, Array], names: Mapping[str, str]
 ) -> dict[str, Array | Labels]:
-    """Return execution fields and statistics of a table, and its `bounds`; named values as codes with labels.
+    """Return the execution fields, statistics and `bounds` of a table; named values are codes with labels.
 
-    `names` are texts that are the same in every row.
+    `names` are texts that are equal in every row.
     """
     columns: dict[str, Array | Labels] = {}
     for field in FIELDS:

@@ -1,4 +1,4 @@
-"""Documents in a terminal, by rich: see :mod:`calculon.render.console` for where they are drawn."""
+"""Terminal output of documents with rich; see :mod:`calculon.render.console` for the output streams."""
 
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -13,9 +13,8 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from calculon.base.frozen import dataclass
-from calculon.render.bars import ASCII, COLORS, DRAWN, Bar, TwoSided
+from calculon.render.bars import ASCII, BLOCKS, COLORS, Bar, TwoSided
 from calculon.render.document import (
-    Beside,
     Block,
     ByWidth,
     Cell,
@@ -28,11 +27,12 @@ from calculon.render.document import (
     Names,
     Picture,
     Section,
+    SideBySide,
     Styled,
     Swatches,
 )
-from calculon.render.fitted_grid import fitted
-from calculon.render.fitted_table import laid_out
+from calculon.render.fitted_grid import fit_grid
+from calculon.render.fitted_table import fit_table
 from calculon.render.frontier import Frontier
 from calculon.render.stacked_grid import least_width, natural_width, stacked
 from calculon.render.text_tables import Table
@@ -45,19 +45,19 @@ _COLUMNS: dict[str, dict[str, Any]] = {
     "path": {},
     "wide": {"ratio": 1},
 }
-"""How rich draws the kinds of columns of a grid."""
+"""Rich options of the column kinds of a grid."""
 
 _COLORS = {**COLORS, "grey": "bright_black"}
 
 
 def page(*several: Block) -> RenderableType:
-    """Return blocks as rich draws them, with blank lines between them."""
+    """Return blocks as a rich renderable, separated by blank lines."""
     return _Sized(lambda drawn: drawn.document(Document("", parts=several)))
 
 
 @dataclass(frozen=True, slots=True)
 class _Sized:
-    """Part of a page that depends on the width of its place, with its least and its greatest width in characters."""
+    """Part of a page that depends on the available width, with its minimum and maximum width in characters."""
 
     draw: "Callable[[_Drawn], Iterable[RenderableType | Segment]]"
     least: int = 0
@@ -72,7 +72,7 @@ class _Sized:
 
 
 class _Drawn:
-    """Draws blocks for a place on a console."""
+    """Renderer of blocks for the available width of a console."""
 
     def __init__(self, console: Console, options: ConsoleOptions):
         self.width = options.max_width
@@ -80,7 +80,7 @@ class _Drawn:
         self.colored = bool(console.color_system) and not console.no_color
         self.writers: Mapping[type, Callable[[Any], Iterable[RenderableType]]] = {
             Section: self._section,
-            Beside: self._beside,
+            SideBySide: self._side_by_side,
             ByWidth: lambda one: self.blocks(one.wide if self.width >= one.width else one.narrow),
             Document: self.document,
             Grid: lambda one: [_sized_grid(one)],
@@ -116,7 +116,7 @@ class _Drawn:
         blocks = self.blocks(section.blocks)
         yield from blocks if section.flush else map(_indented, blocks)
 
-    def _beside(self, one: Beside) -> Iterator[RenderableType]:
+    def _side_by_side(self, one: SideBySide) -> Iterator[RenderableType]:
         columns = [[*self.document(Document("", parts=blocks))] for blocks in one.columns]
         if self.width >= one.width:
             kinds = ["wide" if one.equal else "text"] * len(columns)
@@ -129,18 +129,18 @@ class _Drawn:
             yield from column
 
     def grid(self, one: Grid) -> RichTable:
-        """Return a grid as rich draws it."""
+        """Return a grid as a rich table."""
         table = _grid(one.kinds, one.gap, one.least, one.widths)
         for row in one.rows:
             table.add_row(*map(self._cell, row))
         return table
 
     def _cell(self, cell: Cell) -> RenderableType:
-        """Return a text or a bar as rich draws it."""
+        """Return a text or a bar as a rich renderable."""
         if isinstance(cell, (Bar, TwoSided)):
             return _sized_bar(cell)
         if isinstance(cell, Legend):
-            return Text(cell.text.format(*(DRAWN if self.blocks_drawn else ASCII)), "dim")
+            return Text(cell.text.format(*(BLOCKS if self.blocks_drawn else ASCII)), "dim")
         if isinstance(cell, Swatches):
             return self._swatches(cell)
         if isinstance(cell, Names):
@@ -150,12 +150,13 @@ class _Drawn:
         return Padding(text, (0, 0, 0, indent)) if indent else text
 
     def _swatches(self, legend: Swatches) -> Text:
-        """Return a legend of colours: without colours its words alone."""
+        """Return a colour legend; without colours, its texts alone."""
         text = Text(style="dim")
         for color, words in legend.entries:
             text.append("  " if text else "")
             if self.blocks_drawn and self.colored:
                 text.append("■\N{NO-BREAK SPACE}", f"not dim {_COLORS[color]}")
+                # A swatch stays on one line with its text.
                 words = words.replace(" ", "\N{NO-BREAK SPACE}")  # noqa: PLW2901
             text.append(words)
         return text
@@ -164,7 +165,7 @@ class _Drawn:
 def _grid(
     kinds: Iterable[str], gap: int, least: Iterable[int] = (), widths: Iterable[int] = ()
 ) -> RichTable:
-    """Return an empty grid with columns of some kinds."""
+    """Return an empty rich grid with columns of the given kinds."""
     kinds = tuple(kinds)
     table = RichTable.grid(padding=(0, gap), expand="wide" in kinds)
     narrowest, exact = iter(least), iter(widths)
@@ -176,7 +177,7 @@ def _grid(
 
 def _sized_grid(grid: Grid) -> RenderableType:
     def draw(drawn: _Drawn) -> Iterable[RenderableType]:
-        shown = fitted(grid, drawn.width) if grid.optional else grid
+        shown = fit_grid(grid, drawn.width) if grid.optional else grid
         if least_width(shown) <= drawn.width or grid.widths:
             return [drawn.grid(shown)]
         return drawn.blocks(stacked(grid, drawn.width))
@@ -186,7 +187,7 @@ def _sized_grid(grid: Grid) -> RenderableType:
 
 def _sized_table(table: Table) -> RenderableType:
     def draw(drawn: _Drawn) -> Iterable[RenderableType]:
-        return drawn.blocks(laid_out(table, drawn.width, "…" if drawn.blocks_drawn else "..."))
+        return drawn.blocks(fit_table(table, drawn.width, "…" if drawn.blocks_drawn else "..."))
 
     return _Sized(draw)
 
@@ -204,7 +205,8 @@ def _sized_bar(bar: Bar | TwoSided) -> RenderableType:
 
 
 def _sized_names(names: Names) -> RenderableType:
-    """Return names in lines of the width of their place; a name breaks only if it is wider."""
+    """Return names wrapped to the available width; a name breaks only if it is longer than a line."""
+    # No-break spaces keep textwrap from breaking inside a name; they are undone afterwards.
     whole = ", ".join(name.replace(" ", "\N{NO-BREAK SPACE}") for name in names.names)
 
     def draw(drawn: _Drawn) -> Iterator[Text]:
@@ -215,12 +217,12 @@ def _sized_names(names: Names) -> RenderableType:
 
 
 def _indented(part: RenderableType) -> Padding:
-    """Return a part of a page below its heading."""
+    """Return a part of a page, indented below its heading."""
     return Padding(part, (0, 0, 0, 2))
 
 
 def _text(line: Line) -> Text:
-    """Return a line as rich draws it."""
+    """Return a line as rich text."""
     if isinstance(line, str):
         return Text(line)
     if isinstance(line, Styled):

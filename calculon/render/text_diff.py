@@ -1,4 +1,4 @@
-"""The difference of two texts, line by line, as ``diff -u`` shows it; in a terminal with colours."""
+"""Unified difference of two texts, as ``diff -u`` prints it, with colours in a terminal."""
 
 from difflib import unified_diff
 from typing import IO
@@ -7,11 +7,11 @@ from calculon.base.errors import printable
 from calculon.render.console import is_terminal
 
 _STYLES = {"---": "bold", "+++": "bold", "@@": "cyan", "-": "red", "+": "green"}
-"""Styles of lines by their beginnings; the first that matches counts."""
+"""Styles of lines by their prefix; the first match applies."""
 
 
 def diff_lines(before: str, after: str, names: tuple[str, str]) -> list[str]:
-    r"""Return the lines of a unified difference; none of equal texts.
+    r"""Return the lines of a unified difference; none if the texts are equal.
 
     >>> diff_lines("a\nb", "a\nc", ("mine", "best"))
     ['--- mine', '+++ best', '@@ -1,2 +1,2 @@', ' a', '-b', '+c']
@@ -21,7 +21,7 @@ def diff_lines(before: str, after: str, names: tuple[str, str]) -> list[str]:
 
 
 def show_diff(lines: list[str], stream: IO[str]) -> None:
-    """Print the lines of a difference; ``NO_COLOR`` turns colours off."""
+    """Print the lines of a difference; ``NO_COLOR`` disables colours."""
     shown = [printable(line.expandtabs()) for line in lines]
     if not is_terminal(stream):
         stream.write("".join(f"{line}\n" for line in shown))

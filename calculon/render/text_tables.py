@@ -1,4 +1,4 @@
-"""Tables of plain values: drawn for people, or written as Markdown, CSV or JSON."""
+"""Tables of plain values: formatted for people, or written as Markdown, CSV or JSON."""
 
 import csv
 import io
@@ -13,7 +13,7 @@ FORMATS = ("text", "markdown", "csv", "json")
 
 
 def plain(value: Any) -> str:
-    """Write a value for people: whole numbers with separators, nothing for None."""
+    """Format a value for people: integers with thousands separators, an empty text for None."""
     if value is None:
         return ""
     if isinstance(value, int) and not isinstance(value, bool):
@@ -22,17 +22,17 @@ def plain(value: Any) -> str:
 
 
 EARLY = 10
-"""Columns that are left out before texts fold or are cut."""
+"""Value of ``drop`` from which a column is hidden before texts wrap or are shortened."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: its key in CSV and JSON, its title for people, and how people read its values.
+    """Column of a table: its key in CSV and JSON, its title for people, and the format of its values.
 
     Attributes:
-        fold, cut: What happens where a line is too short: texts fold between words, or end after their first parts.
-        drop: Columns above 0 are left out where a line is too short, those with the largest number first; from
-            :data:`EARLY` on before texts fold.
+        fold, cut: Treatment of long texts on a narrow page: wrap between words, or keep only the first parts.
+        drop: Columns above 0 are hidden on a narrow page, largest number first; from :data:`EARLY` on before texts
+            wrap.
     """
 
     key: str
@@ -46,7 +46,7 @@ class Column:
 
     @property
     def heading(self) -> str:
-        """The title in one line."""
+        """Title on one line."""
         return self.title.replace("_\n", "_").replace("\n", " ")
 
 
@@ -55,8 +55,8 @@ class Table:
     """Rows of plain values under declared columns.
 
     Attributes:
-        more: Where the columns are that a narrow screen leaves out.
-        total: Number of rows of the whole table, if `rows` are only the first of them.
+        more: Place where the hidden columns can be read.
+        total: Number of rows of the complete table, if `rows` are only the first ones.
     """
 
     columns: tuple[Column, ...]
@@ -70,7 +70,7 @@ class Table:
         return written
 
     def text(self) -> str:
-        """Return the table for a pipe or a file: every row takes one line, however wide."""
+        """Return the table for a pipe or a file: one line per row, of any width."""
         shown = [column for column in self.columns if column.for_people]
         lines = [[column.heading for column in shown]]
         lines += [[column.text(row[column.key]) for column in shown] for row in self.rows]
@@ -79,7 +79,7 @@ class Table:
         return "\n".join("  ".join(map(aligned, line, widths, shown)).rstrip() for line in lines)
 
     def markdown(self) -> str:
-        """Return the table in GitHub's Markdown."""
+        """Return the table in GitHub-flavored Markdown."""
         shown = [column for column in self.columns if column.for_people]
         lines = [[_marked(column.heading) for column in shown]]
         lines.append(["---:" if column.right else "---" for column in shown])
@@ -101,36 +101,36 @@ class Table:
         return [{column.key: row[column.key] for column in self.columns} for row in self.rows]
 
     def json(self) -> str:
-        """Return the raw values as JSON, a list with an object per row."""
+        """Return the raw values as a JSON list with one object per row."""
         return json_text(self.records())
 
 
 def words_table(
     titles: Sequence[str], rows: Iterable[Sequence[str]], fold: Collection[str] = ()
 ) -> Table:
-    """Return a table of texts; columns whose titles are in `fold` fold."""
+    """Return a table of texts; columns whose titles are in `fold` wrap."""
     columns = tuple(Column(title, title, fold=title in fold) for title in titles)
     return Table(columns, [dict(zip(titles, row, strict=True)) for row in rows])
 
 
 _MARKS = re.compile(
-    r"(?P<code>`[^`|]+`)"  # stays
+    r"(?P<code>`[^`|]+`)"  # code spans stay unchanged
     r"|[\\`|~$]"  # code, cells, strikethrough, formulas
     r"|<(?=[A-Za-z/!?])"  # HTML
     r"|(?<!\s)\*|\*(?!\s)"  # emphasis
     r"|&(?=#?\w+;)"  # entities
-    r"|(?<![^\W_])_|_(?![^\W_])"  # emphasis, which neither begins nor ends inside a word
+    r"|(?<![^\W_])_|_(?![^\W_])"  # emphasis, which GitHub ignores inside words
     r"|\](?=[(\[:])"  # links
 )
 
 _OPENING = re.compile(r"(?m)^(\s*)(?:([#>+=-]+)(?=\s|$)|(\d+)([.)])(?=\s|$))")
-"""What makes the start of a line a heading, a quotation or an item of a list."""
+"""Start of a line that Markdown would read as a heading, a quotation or a list item."""
 
 
 def markdown_text(text: str) -> str:
-    r"""Return a text in which Markdown finds nothing to act on.
+    r"""Escape a text so that Markdown shows it literally.
 
-    Names between backticks stay code.
+    Names in backticks remain code.
 
     >>> print(markdown_text("<b>, 2 * tensor_par | <0.1 %, *.tflops"), markdown_text("1. first"))
     \<b>, 2 * tensor_par \| <0.1 %, \*.tflops 1\. first
@@ -148,21 +148,21 @@ def _escaped_opening(blanks: str, marks: str, number: str, dot: str) -> str:
 
 
 def _marked(text: str) -> str:
-    """Return a cell of a Markdown table, with its indent."""
+    """Return a cell of a Markdown table, with its indentation."""
     words = text.lstrip(" ")
     indent = "&nbsp;" * (len(text) - len(words))
     return indent + _MARKS.sub(_escaped, words).replace("\n", "<br>")
 
 
 def _cell(column: Column, value: Any) -> Any:
-    """Return the cell of a CSV file: a number as it is, structures in words, texts that are no formulas."""
+    """Return a cell of a CSV file: numbers unchanged, structures as text, texts escaped against formula injection."""
     if isinstance(value, (dict, list)):
         value = column.text(value).replace("\n", "; ")
     return csv_text(value) if isinstance(value, str) else value
 
 
 def characters(text: str) -> int:
-    """Return the width of a text in a terminal; characters of East Asia count twice."""
+    """Return the display width of a text in a terminal; East Asian wide characters count twice."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len
@@ -171,6 +171,6 @@ def characters(text: str) -> int:
 
 
 def aligned(text: str, width: int, column: Column) -> str:
-    """Fill a cell with blanks to the width of its column."""
+    """Pad a cell to the width of its column."""
     blanks = " " * (width - characters(text))
     return blanks + text if column.right else text + blanks

@@ -1,4 +1,4 @@
-"""How reports word headings, shares, times and sizes."""
+"""Formatting of headings, shares, times and sizes on pages."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -10,13 +10,13 @@ from calculon.declarations.origin import stated_name
 
 
 def edition_and_preset(asked: Mapping[str, Any]) -> str:
-    """Return the edition of a question and, unless it is the published one, the name of its preset."""
+    """Return the edition of a question and, unless it is the published edition, the name of its preset."""
     published = asked["edition"] == PUBLISHED
     return str(asked["edition"]) + ("" if published else f", {stated_name(asked['preset'])}")
 
 
 def percent(share: float) -> str:
-    """Write a share of a total.
+    """Format a share of a total.
 
     >>> percent(0.4934), percent(0.0002), percent(0)
     ('49.3 %', '<0.1 %', '0.0 %')
@@ -25,7 +25,7 @@ def percent(share: float) -> str:
 
 
 def seconds(values: Iterable[float], largest: float) -> list[str]:
-    """Write times in the one unit that suits the largest, so that a column can be compared at a glance.
+    """Format times in the one unit that suits the largest, so that a column can be compared at a glance.
 
     >>> seconds([65.0829, 0.00001, 0], 131.9)
     ['65.083 s', '<0.001 s', '0.000 s']
@@ -41,7 +41,7 @@ def seconds(values: Iterable[float], largest: float) -> list[str]:
 
 
 def gib(size: float) -> str:
-    """Write a size of memory: in GiB where that can be read, else in the unit that suits.
+    """Format a size of memory: in GiB if that is readable, otherwise with a suitable unit.
 
     >>> gib(79.55 * GIB), gib(0), gib(8e10 * GIB), gib(1024)
     ('79.55 GiB', '0.00 GiB', '74.51 EiB', '1.00 KiB')
@@ -52,7 +52,7 @@ def gib(size: float) -> str:
 
 
 def gibibytes(size: float, decimals: int = 2) -> str:
-    """Write a size in GiB without the unit, so that a column is read at a glance.
+    """Format a size in GiB without the unit, for columns.
 
     >>> gibibytes(79.55 * GIB), gibibytes(79.55 * GIB, 1), gibibytes(1.0)
     ('79.55', '79.5', '<0.01')
@@ -63,7 +63,7 @@ def gibibytes(size: float, decimals: int = 2) -> str:
 
 
 def quantity(value: float, unit: Unit) -> str:
-    """Write a value in the unit of its statistic.
+    """Format a value in the unit of its statistic.
 
     >>> quantity(0.0123456, Unit("s")), quantity(0.5, Unit("fraction")), quantity(2.0 * GIB, Unit("B", True))
     ('12.35 ms', '50.0 %', '2.00 GiB')
@@ -76,7 +76,7 @@ def quantity(value: float, unit: Unit) -> str:
 
 
 def capacity(size: float) -> str:
-    """Write the capacity of a memory, without decimals that are 0.
+    """Format the capacity of a memory, without zero decimals.
 
     >>> capacity(80 * GIB), capacity(8e10 * GIB)
     ('80 GiB', '74.51 EiB')
@@ -85,7 +85,7 @@ def capacity(size: float) -> str:
 
 
 def bandwidth(rate: float) -> str:
-    """Write a bandwidth in GB/s.
+    """Format a bandwidth in GB/s.
 
     >>> bandwidth(2048e9), bandwidth(22.5e9), bandwidth(3.27015e10)
     ('2,048 GB/s', '22.5 GB/s', '32.7 GB/s')
@@ -95,7 +95,7 @@ def bandwidth(rate: float) -> str:
 
 
 def figure(value: float) -> str:
-    """Write a rate: with a prefix when large, whole with separators, four digits when small.
+    """Format a rate: with a prefix if large, with thousands separators, or with four digits if small.
 
     >>> figure(15.526), figure(47698.4), figure(40_239_814.2)
     ('15.53', '47,698', '40.24 M')
@@ -106,7 +106,7 @@ def figure(value: float) -> str:
 
 
 def level_text(interval: Mapping[str, Any]) -> str:
-    """Write the level of an interval, rounded down.
+    """Format the level of a prediction interval, rounded down.
 
     >>> level_text({"level": 0.9}), level_text({"level": 6 / 7})
     ('90 %', '85 %')
@@ -115,7 +115,7 @@ def level_text(interval: Mapping[str, Any]) -> str:
 
 
 def token_count(count: float) -> str:
-    """Write about how many tokens there are, or dollars.
+    """Format an approximate number of tokens, or an amount of dollars.
 
     >>> token_count(15.6e12), token_count(252_003_000), token_count(2e9)
     ('15.6 T', '252 M', '2 G')
@@ -125,7 +125,7 @@ def token_count(count: float) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """Write how many of something there are.
+    """Format a count with its noun.
 
     >>> counted(1, "replica"), counted(3072, "microbatch")
     ('1 replica', '3,072 microbatches')

@@ -1,6 +1,6 @@
-"""Tables of executions to files: CSV or Parquet by suffix, streamed into a temporary file that is renamed.
+"""Tables of executions as CSV or Parquet files, by suffix, streamed into a temporary file that is renamed.
 
-The fast writers are those of pyarrow and polars (extra ``tables``); without them CSV is written by pandas, more slowly.
+The fast writers use pyarrow and polars (extra ``tables``); without them pandas writes CSV, more slowly.
 """
 
 import contextlib
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".csv", ".parquet")
 _WAITING = 1
-"""Tables that may wait for the writer: bounds memory."""
+"""Maximum number of tables queued for the writer, which bounds memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """A column of named values: codes, and the name of each code."""
+    """Column of named values: codes, and the name of each code."""
 
     codes: Array
     names: tuple[str, ...]
 
     def for_csv(self) -> "Labels":
-        """Return the column with names that no spreadsheet takes for formulas."""
+        """Return the column with names that no spreadsheet interprets as formulas."""
         return Labels(self.codes, tuple(map(csv_text, self.names)))
 
     def text(self) -> Array:
@@ -39,11 +39,11 @@ class Labels:
 
 
 Columns = Mapping[str, "Array | Labels"]
-"""A table: arrays of equal length by name; not-a-number is an empty cell."""
+"""Table: arrays of equal length by name; NaN is an empty cell."""
 
 
 class Writer(Protocol):
-    """Takes tables with the same columns, one after the other."""
+    """Writer of tables with the same columns, one after the other."""
 
     def write(self, table: Columns) -> None:
         """Append a table."""
@@ -55,15 +55,15 @@ class Writer(Protocol):
 def write_tables(path: str, tables: Iterable[Columns], empty: Columns) -> int:
     """Write tables one below the other, and return the number of rows.
 
-    A thread writes while the next table is made. The file appears under its name when it is complete.
+    A thread writes while the next table is computed. The file appears under its name only when it is complete.
 
     Args:
-        path: Name that ends in ``.csv``, ``.csv.gz`` or ``.parquet``.
+        path: File name that ends in ``.csv``, ``.csv.gz`` or ``.parquet``.
         tables: The tables.
-        empty: A table without rows: the header, in case there is no other.
+        empty: Table without rows: the header, in case there are no other tables.
 
     Raises:
-        SpecError: When the file cannot be written.
+        SpecError: If the file cannot be written.
     """
     from concurrent.futures import ThreadPoolExecutor
 
@@ -88,7 +88,7 @@ def write_tables(path: str, tables: Iterable[Columns], empty: Columns) -> int:
 
 
 def write_table(path: str, table: Columns) -> int:
-    """Write one table: arguments, result and errors as of :func:`write_tables`."""
+    """Write one table; arguments, result and errors as for :func:`write_tables`."""
     empty = {
         name: Labels(column.codes[:0], column.names) if isinstance(column, Labels) else column[:0]
         for name, column in table.items()
@@ -100,7 +100,7 @@ def check_format(path: str) -> None:
     """Check before any work that tables can be written to a file of this name.
 
     Raises:
-        SpecError: For Parquet without its library; the hint says how to install it.
+        SpecError: For Parquet without its library; the hint has the installation command.
     """
     if document_suffix(path) == ".parquet":
         try:
@@ -131,14 +131,14 @@ def _writer(path: str, stream: IO[bytes], empty: Columns) -> Iterator[Writer]:
     try:
         yield writer
     except BaseException:
-        with contextlib.suppress(Exception):  # the file is given up, and why is known
+        with contextlib.suppress(Exception):  # the first error is the one to report
             writer.close()
         raise
     writer.close()
 
 
 def arrow_table(table: Columns) -> Any:
-    """Return a table as an Arrow table: named values as dictionaries, not-a-number as null."""
+    """Return a table as an Arrow table: named values as dictionaries, NaN as null."""
     import pyarrow as pa
 
     def column(values: Array | Labels) -> Any:
@@ -154,7 +154,7 @@ def _for_csv(table: Columns) -> Columns:
 
 
 class _ParquetWriter:
-    """Parquet with a row group per table."""
+    """Parquet writer with a row group per table."""
 
     def __init__(self, stream: IO[bytes], empty: Columns):
         import pyarrow.parquet as pq
@@ -170,11 +170,11 @@ class _ParquetWriter:
 
 
 class _FastCsvWriter:
-    """CSV by polars: several cores, shortest text that reads back exactly."""
+    """CSV writer by polars: multithreaded, with the shortest text that reads back exactly."""
 
     def __init__(self, stream: IO[bytes], empty: Columns):
         import polars as pl
-        import pyarrow  # noqa: F401
+        import pyarrow  # noqa: F401  # polars needs it; fail here, where the caller falls back
 
         self._pl, self._stream = pl, stream
         self._stream.write((",".join(empty) + "\n").encode())
@@ -182,6 +182,7 @@ class _FastCsvWriter:
     def write(self, table: Columns) -> None:
         pl = self._pl
         frame = pl.from_arrow(arrow_table(_for_csv(table)))
+        # Polars writes "true"; pandas and the readers of these files have "True".
         switches = [
             pl.when(pl.col(name)).then(pl.lit("True")).otherwise(pl.lit("False")).alias(name)
             for name, kind in frame.schema.items()
@@ -194,7 +195,7 @@ class _FastCsvWriter:
 
 
 class _PandasCsvWriter:
-    """CSV by pandas: slow, but always there."""
+    """CSV writer by pandas: slow, but without optional dependencies."""
 
     def __init__(self, stream: IO[bytes], empty: Columns):
         self._stream = stream

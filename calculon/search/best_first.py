@@ -1,4 +1,4 @@
-"""One search: count a space exactly and find its best executions."""
+"""Best-first branch-and-bound search: count a space exactly and find its best executions."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
@@ -22,35 +22,38 @@ from calculon.search.tile import Tile
 from calculon.search.variants import OF_UNIT
 
 GRID_CELLS = 524_288
-"""Cells of a memory grid that are computed at once."""
+"""Largest number of cells of a memory grid that is computed at once."""
 
+# Each node has about forty columns, so nodes and not only cells limit the memory of a grid.
 GRID_NODES = 32_768
-"""Nodes of a memory grid: each has some forty columns of its own."""
+"""Largest number of nodes of a memory grid."""
 
+# A node takes about a hundred bytes, 40 MB in total. Waiting for many tiles finds a better threshold first.
 WAITING_NODES = 400_000
-"""Nodes of tiles that wait until the most promising one is known; each takes about a hundred bytes."""
+"""Nodes of tiles that are collected before the most promising tile is searched."""
 
 TABLE_ROWS = 60_000
-"""Blocks whose costs are held at once."""
+"""Largest number of blocks whose costs are held at once."""
 
 FEW_NODES = 256
-"""Nodes of a tile that are evaluated without the closer, slower bound."""
+"""Nodes of a tile that are evaluated directly: below this number the closer bound costs more than it saves."""
 
 _COUNTED = ("microbatch_size", *GRID_AXES)
-"""Axes of what is counted; those of a memory grid have the microbatch size in their nodes."""
+"""Axes of a count; in a memory grid, nodes include the microbatch size."""
 
+# The first batch is small: a few good executions raise the threshold enough to prune most of the other cells.
 FIRST_CELLS, MORE_CELLS = 512, 8_192
-"""Cells of a tile that are evaluated before the threshold is compared with the next bounds."""
+"""Cells of a tile that are evaluated between two updates of the pruning threshold."""
 
 
 Seen = Callable[[int], None]
-"""Told how many more executions were looked at, often; what it raises ends a search."""
+"""Progress callback: takes the number of executions examined since the last call; its exceptions end the search."""
 
 
 def count_space(space: Space, *, mbs_break: bool = False) -> int:
     """Count the executions of a space without evaluating any.
 
-    With `mbs_break` every loop over microbatch sizes stops after the first, since nothing is found to be good.
+    With `mbs_break` every loop over microbatch sizes stops after the first: nothing is known to fit.
     """
     total = 0
     for unit in space.units:
@@ -67,9 +70,10 @@ def count_space(space: Space, *, mbs_break: bool = False) -> int:
 
 
 def _combinations(space: Space, unit: Unit, parts: int, *, mbs_break: bool) -> int:
-    """Count the combinations of variants, sharding, offloading and microbatch size that a unit has.
+    """Count the combinations of variants, sharding, offloading and microbatch size of a unit.
 
-    With so many parts of sequences. With `mbs_break` those that differ in nothing but the microbatch size are one.
+    `parts` is the degree of context parallelism. With `mbs_break`, combinations that differ only in the microbatch size
+    count once.
     """
     variants, switches = space.variants, space.switches
     fitting = space.fitting(unit)
@@ -105,19 +109,19 @@ def search_space(
     seen: Seen | None = None,
     splits: Splits | None = None,
 ) -> Counts:
-    """Count a space exactly, and let a ranking consider every execution that may be among the best.
+    """Count a space exactly, and rank every execution that may be among the best.
 
-    Branch and bound: memory alone decides feasibility, so that counts are exact without a single time. Then tiles are
-    visited in the order of their upper bounds, and within a tile the cells; cells whose upper bound is below the
-    ranking's threshold are pruned.
+    Branch and bound: memory alone decides feasibility, so counts are exact before any time is computed. Tiles are then
+    visited in the order of their upper bounds, and so are the cells of a tile. Cells with an upper bound below the
+    threshold of the ranking are pruned.
 
     Args:
-        space: What is searched.
-        ranking: A fresh one.
-        mbs_break: Give up on larger microbatches after the first that does not fit.
-        seen: Told how many more executions were looked at, a few times a second or more, also 0; together all that are
-            counted. What it raises ends the search.
-        splits: Executions of each split of the processors are added to it.
+        space: The space to search.
+        ranking: A fresh ranking.
+        mbs_break: Skip larger microbatches after the first that does not fit.
+        seen: Progress callback, called at least a few times a second, also with 0. The numbers add up to the executions
+            counted.
+        splits: Counter of executions by split of the processors; updated in place.
     """
     counts = Counts()
     told = seen or (lambda _: None)
@@ -139,7 +143,7 @@ def _search_portion(
     counted: Callable[[Tile], Counts],
     seen: Seen,
 ) -> None:
-    """Search what the tables of a portion hold; they are released when it is done."""
+    """Search one portion of a space; its cost tables are released afterwards."""
     space = tables.space
     promising: list[tuple[Tile, Array]] = []
     waiting = 0
@@ -148,11 +152,12 @@ def _search_portion(
         seen(of_tile.bad)
         if not whole.feasible:
             continue
+        # A grid in which few nodes fit is copied without the others: every later array shrinks with it.
         some = np.flatnonzero(whole.fits.any(axis=(0, *WITHIN)))
         few = len(some) < FEW * len(whole.nodes)
         tile = Tile.joined([(whole, some)]) if few else whole
         bounds = ranking.upper_bound(tile)
-        if bounds is None:
+        if bounds is None:  # no bound for this objective: evaluate every execution
             for rows in tile.rows(np.nonzero(tile.fits)):
                 ranking.consider(space, rows)
                 seen(rows.count)
@@ -172,9 +177,10 @@ def _search_portion(
 def _most_promising_first(
     space: Space, promising: list[tuple[Tile, Array]], ranking: Ranking, seen: Seen
 ) -> None:
-    """Consider the executions of tiles, given with the bounds of their cells; each tile is released when it is done.
+    """Rank the executions of tiles, given with the upper bounds of their cells; release each tile afterwards.
 
-    What others than the first have above the threshold is considered together, as far as it is of one kind.
+    The first tile is searched alone to raise the threshold. The remaining promising nodes of tiles of one kind are then
+    searched together, because many small tiles would be slow in NumPy.
     """
     promising.sort(key=lambda one: float(one[1].max()))
     if promising:
@@ -186,7 +192,7 @@ def _most_promising_first(
 
 
 def _joined(promising: list[tuple[Tile, Array]], ranking: Ranking) -> tuple[Tile, Array]:
-    """Take what the most promising tile has above the threshold, and the same of as many others of its kind."""
+    """Join the promising nodes of the best tile with the promising nodes of other tiles of its kind."""
     kind = promising[-1][0].kind
     parts: list[tuple[Tile, Array]] = []
     bounds: list[Array] = []
@@ -206,7 +212,7 @@ def _joined(promising: list[tuple[Tile, Array]], ranking: Ranking) -> tuple[Tile
 
 
 def _best_first(space: Space, tile: Tile, bounds: Array, ranking: Ranking, seen: Seen) -> None:
-    """Consider the executions of a tile, the most promising first, until the rest is below the threshold."""
+    """Rank the executions of a tile in the order of their bounds until the rest is below the threshold."""
     bounds = _refined(tile, bounds, ranking)
     numbers = tile.nodes.numbers
     enough = bounds >= ranking.least(numbers)
@@ -217,12 +223,12 @@ def _best_first(space: Space, tile: Tile, bounds: Array, ranking: Ranking, seen:
         part, left = left[:step], left[step:]
         for rows in tile.rows(tuple(index[part] for index in cells)):
             ranking.consider(space, rows)
-            seen(0)
+            seen(0)  # counted above; the call only lets the caller interrupt
         left, step = left[bound[left] >= ranking.least(numbers[left])], MORE_CELLS
 
 
 def _refined(tile: Tile, bounds: Array, ranking: Ranking) -> Array:
-    """Lower the bounds of the cells that are left by what data parallelism exposes, where many are left."""
+    """Subtract the least exposed data-parallel time from the bounds of promising cells, if there are many."""
     left = np.flatnonzero((bounds >= ranking.least(tile.nodes.numbers)).any(axis=0))
     if len(left) <= FEW_NODES:
         return bounds
@@ -235,7 +241,7 @@ def _refined(tile: Tile, bounds: Array, ranking: Ranking) -> Array:
 
 
 def groups(space: Space) -> Iterator[list[Unit]]:
-    """Split the units by tensor degree, so that the block tables of a group stay small."""
+    """Group units by tensor degree so that the block table of each group stays small."""
     group: list[Unit] = []
     for _, units in groupby(space.units, attrgetter("tensor_par")):
         of_degree = list(units)
@@ -250,9 +256,10 @@ def groups(space: Space) -> Iterator[list[Unit]]:
 def portions(
     space: Space,
 ) -> Iterator[tuple[Sequence[Unit], Sequence[tuple[BlockChoice, Array]]]]:
-    """Split the block choices where all units have too many different blocks, and the units where one choice has.
+    """Split block choices if all units have too many different blocks, and units if a single choice has too many.
 
-    A table with all sizes of some choices is made sooner than several with some sizes of all.
+    Splitting by choice comes first: one table with all sizes of a few choices is faster to compute than several tables
+    with a few sizes of all choices.
     """
     if not space.units:
         return
@@ -268,14 +275,14 @@ def portions(
 
 
 def _table_rows(space: Space, units: Sequence[Unit]) -> int:
-    """Return how many rows the block table of units has with all block choices, or a little more."""
+    """Return the number of rows (or slightly more) that the block table of units has with all block choices."""
     sizes = {(unit.tensor_par, size) for unit in units for size in unit.microbatches}
     networks = 1 if space.meshed else len(space.system.networks)
     return len(sizes) * len(space.block_groups) * len(space.block_sizes[0]) * networks
 
 
 def tiles(space: Space, tables: CostTables, units: Sequence[Unit]) -> Iterator[Tile]:
-    """Cut units into tiles of nodes that share the strategies of a batch, few enough for a small memory grid."""
+    """Cut units into tiles of nodes with equal batch strategies, small enough for one memory grid."""
     each = 2 * prod(len(space.switches[name]) for name in OFFLOADS)
     most = max(1, min(GRID_CELLS // each, GRID_NODES))
     for kind in alike(space, units):
@@ -287,7 +294,7 @@ def tiles(space: Space, tables: CostTables, units: Sequence[Unit]) -> Iterator[T
 
 
 def feasible_numbers(space: Space) -> Iterator[Array]:
-    """Yield the numbers of all feasible executions in order, a unit or a part of it at a time."""
+    """Yield the numbers of all feasible executions in ascending order, one unit at a time."""
     for group in groups(space):
         tables = CostTables(space, group)
         for unit in group:

@@ -1,4 +1,4 @@
-"""A time that no execution of a cell of a tile beats: what lets a search skip cells and stay exact."""
+"""Lower bounds on the time of all executions of a cell: they let a search prune cells and remain exact."""
 
 from collections.abc import Sequence
 from dataclasses import fields
@@ -27,14 +27,14 @@ from calculon.search.grid import NETWORKS, WITHIN, Grid
 
 
 def time_lower_bound(grid: Grid) -> Seconds:
-    """Return a time that no execution of a cell beats, whatever its networks, overlap and offloading.
+    """Return a lower bound on the time of a cell over all its networks, overlap and offloading options.
 
-    Computation, recomputation, the least tensor-parallel time and the bubble of these. Transfers, data-parallel and
-    offload traffic are left out: they only add to it, and each would need the grid of networks and switches, which a
-    bound is there to avoid (:func:`exposed_lower_bound`).
+    The bound contains compute, activation recomputation, the least exposed tensor-parallel time and the pipeline bubble
+    of these. It ignores pipeline transfers, data-parallel traffic and offload traffic: they only add time, and each
+    would need the grid of networks and switches that the bound avoids (:func:`exposed_lower_bound`).
 
     Returns:
-        On the axes (sharding, node).
+        Seconds, on the axes (sharding, node).
     """
     tables, schedule, optimizer = grid.tables, grid.memory.schedule, grid.memory.stage.optimizer
     rows = grid.nodes.block_rows
@@ -54,21 +54,21 @@ def time_lower_bound(grid: Grid) -> Seconds:
             time = time - schedule.pairs * schedule.blocks * block.paired.max(axis=0)
         if embedding_head_times is not None:
             time = time + embedding_head_times.least()
-    # blocks of the largest stage may be of a kind that costs less than the mean
+    # The blocks of the largest stage may be of a kind that costs less than the mean.
     fullest = schedule.mean_blocks if tables.several_kinds else schedule.blocks
     time = time + fullest * optimizer.step.time
     return np.asarray(time.min(axis=WITHIN))
 
 
 def _passes(grid: Grid, block: BlockCost, piped: Array) -> tuple[Seconds, Seconds]:
-    """Return forward and backward time of blocks without transfers and offloading: axes (kind, network, node)."""
+    """Return forward and backward times of blocks without transfers and offloading: axes (kind, network, node)."""
     tables = grid.tables
     collectives = tables.edition.at_edge(block.collectives, piped)
     return block_passes(block, collectives, exchanges=tables.exchanges)
 
 
 def _shortest(grid: Grid, block: BlockCost, piped: Array) -> Seconds:
-    """Return the time of both passes of the faster kind of block, on the fastest network, beside others if they are."""
+    """Return the least time of both passes over block kinds and networks, net of overlapped passes."""
     forward, backward = _passes(grid, block, piped)
     shortest: Seconds = (forward + backward).min(axis=(0, 1))
     return shortest - block.paired.max(axis=0) if grid.choice.pairs_passes else shortest
@@ -77,11 +77,11 @@ def _shortest(grid: Grid, block: BlockCost, piped: Array) -> Seconds:
 def _of_stages(
     schedule: Schedule, blocks: Sequence[Seconds], embedding_head: EmbeddingHeadTimes | None
 ) -> Seconds:
-    """Return a time of the passes that no schedule and layout beats, from the least time of each kind of block.
+    """Return a lower bound on the passes for every schedule and layout, from the least time of each kind of block.
 
-    Every form of :func:`~calculon.cost.pipeline.schedules.batch_time` rises with the time of each stage. That of
-    ZB-H1 fills the pipeline with forward passes alone, of which nothing is known here, nor is of what is simulated: the
-    slowest stage does all of its passes.
+    Every form of :func:`~calculon.cost.pipeline.schedules.batch_time` rises with the time of each stage. ZB-H1 fills
+    the pipeline with forward passes only, whose time is unknown here, and simulated schedules have no formula. For both
+    the bound is the time of all passes of the slowest stage.
     """
     layout, name = schedule.layout, schedule.choice.pp_schedule
     assert layout is not None
@@ -101,12 +101,12 @@ def _of_stages(
 
 
 def exposed_lower_bound(grid: Grid, nodes: Array) -> Seconds | float:
-    """Return the least exposed time of data-parallel traffic of some nodes: axes (sharding, node).
+    """Return a lower bound on the exposed data-parallel time of nodes: axes (sharding, node).
 
-    On the best of the data networks, with overlap where it is tried, behind the longest passes that blocks have without
-    transfers and offloading. Waiting for those makes what traffic hides behind longer, but the iteration by as much.
-    Every stage is stalled at least as long as the one that is least. Nothing is known of the published laws, nor of
-    stages whose blocks are of several kinds.
+    The bound takes the fastest data network, overlap if the search tries it, and the longest passes without transfers
+    and offloading as the windows that hide traffic. Waiting for transfers widens a window, but lengthens the iteration
+    by the same amount. The stage with the least exposed time bounds all stages. The bound is 0 for the published laws
+    and for stages with several kinds of block.
     """
     strategy = STRATEGIES[grid.choice.zero_stage]
     if strategy.sharding is None or grid.tables.several_kinds:
@@ -122,15 +122,15 @@ def exposed_lower_bound(grid: Grid, nodes: Array) -> Seconds | float:
             **known,
             **dict(zip(REPLICATED, (sharding, np.array(any(grid.overlap))), strict=True)),
             "overlap_param_gather": np.array(True in grid.space.switches["overlap_param_gather"]),
-            **dict.fromkeys(NETWORKS, np.array(-1)),  # nothing of a window is taken off
+            # Networks that differ from the data network: pipeline and tensor traffic does not shrink the windows.
+            **dict.fromkeys(NETWORKS, np.array(-1)),
             "data_par_net": np.array(grid.networks[0])[:, None, None],
         }
     )
     system = grid.space.system
     schedule = Schedule(columns, grid.choice, grid.space.model, system)
-    none = np.zeros(
-        1
-    )  # what explicit strategies do not hide behind, or what only the published laws read
+    # Windows that the explicit strategies do not use, or that only the published laws read, are empty.
+    none = np.zeros(1)
     head = none if embedding_head is None else embedding_head.head_backward.max(axis=0)
     windows = BackwardPass(
         **dict.fromkeys((field.name for field in fields(BackwardPass)), none)
@@ -141,7 +141,7 @@ def exposed_lower_bound(grid: Grid, nodes: Array) -> Seconds | float:
     synced = synced_block(first, schedule)
     of_embedding_head = None
     if embedding_head is not None:
-        ends = embedding_head.on_stages(schedule.ends_apart)
+        ends = embedding_head.on_stages(schedule.separate_ends)
         of_embedding_head = ends.synced(reduced, schedule)
     stages = [_Synced((synced, of_embedding_head), windows)]
     if schedule.layout is not None:
@@ -153,7 +153,7 @@ def exposed_lower_bound(grid: Grid, nodes: Array) -> Seconds | float:
 
 
 class _Synced(NamedTuple):
-    """What a stage synchronises, and the passes that can hide it."""
+    """Data that a stage synchronizes, and the passes that can hide the traffic."""
 
     synced: tuple[SyncedBlock, SyncedEmbeddingHead | None]
     backward_pass: BackwardPass

@@ -1,4 +1,4 @@
-"""The candidates of every loop of a search: the published enumeration, restricted and widened as asked."""
+"""Candidate values of every loop of a search: the published enumeration, restricted and widened on request."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import field
@@ -17,8 +17,8 @@ from calculon.declarations.named_values import ENDS_AS_BLOCKS, PRESETS, PUBLISHE
 from calculon.declarations.presets import NODE, Preset, find_preset
 from calculon.declarations.statistics import OFFLOADS
 from calculon.hardware.system import System
-from calculon.plan.columns import DEFAULTS, FIELDS, divisors, field_of, held, zigzag_degrees
-from calculon.search.watched import allowed_values
+from calculon.plan.columns import DEFAULTS, FIELDS, divisors, encoded, field_of, zigzag_degrees
+from calculon.search.rule_dependencies import allowed_values
 
 if TYPE_CHECKING:
     from calculon.campaign.record import Campaign
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 EXTENSIONS = tuple(
     f.name for f in FIELDS if f.declaration.optional and f.declaration.searched != "argument"
 )
-"""Fields that the published search does not have; each has its default unless a value is asked for."""
+"""Fields that the published search lacks; each has its default unless the caller asks for values."""
 
 ARGUMENTS = tuple(f.name for f in FIELDS if f.declaration.searched == "argument")
 """Fields that all executions of a search share."""
@@ -54,7 +54,7 @@ LOOPS = (
 """The loops of the search, outermost first."""
 
 OVERLAPS = ("overlap_param_gather", "p2p_overlap")
-"""Loops over switches that neither blocks, optimizer steps, nor memory know of."""
+"""Loops over switches that affect neither blocks, optimizer steps nor memory."""
 
 REPLICATED = ("optimizer_sharding", "data_par_overlap")
 """Loops that need data parallelism."""
@@ -69,18 +69,18 @@ VARIANT = tuple(
     for name in (*PUBLISHED_SWITCHES, *EXTENSIONS)
     if name not in (*OFFLOADS, *OVERLAPS, *REPLICATED)
 )
-"""The loops whose combinations do not depend on degrees: each combination is a *variant* of an execution."""
+"""Loops whose combinations do not depend on degrees: each combination is a *variant* of an execution."""
 
 Values = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One tensor and pipeline degree with one batch size.
+    """A tensor and pipeline degree with a batch size.
 
     Attributes:
-        tensor_par, pipeline_par, data_par, batch_size: What the unit fixes.
-        further: What is left of the processors: the product of the degrees of further axes that are no parts of others.
+        tensor_par, pipeline_par, data_par, batch_size: Values of the unit.
+        further: Remaining processors: the product of the degrees of further axes that do not divide other axes.
         batch_position: Position of the batch size among the candidates.
         interleavings, microbatches: Candidates of the two loops whose values depend on the unit.
     """
@@ -101,20 +101,20 @@ class Candidates:
 
     Args:
         model, system: The model, and the system that it runs on.
-        num_procs: Processors.
-        max_batch_size: The batch, in sequences: exactly so many under a preset, else the largest multiple of a
-            data-parallel degree up to it.
+        num_procs: Number of processors.
+        max_batch_size: Global batch, in sequences: exact under a preset, else an upper limit for the largest multiple
+            of each data-parallel degree.
         datatype: Type of weights, activations and matrix arithmetic.
         fused: Candidates of ``fused_activation``, in order.
-        tensor_overlap, data_overlap: Whether overlap of tensor- and data-parallel traffic is tried.
+        tensor_overlap, data_overlap: True to try overlap of tensor- and data-parallel traffic.
         fix: Values that a field is restricted to, by name.
         add: Values that the published enumeration leaves out: an attention type, more batch sizes (multiples of the
             data-parallel degree), more pipeline degrees (with uneven stages), ``activations_offload: (True,)`` with
-            full recomputation, and what only the corrected edition has beside its default.
+            full recomputation, and non-default values of fields of the corrected edition.
         edition: Edition of the cost model.
-        any_batch: Under a preset too, each data-parallel degree runs its largest multiple up to the batch.
-        preset: What is tried of each field where nothing is asked for, and what its framework can run at all.
-        campaign: The whole runs that are asked about; none where only steps are.
+        any_batch: True to run the largest multiple of each data-parallel degree up to the batch, also under a preset.
+        preset: Values that are tried for each field by default, and values that the framework supports at all.
+        campaign: Training run to evaluate; None to evaluate steps only.
     """
 
     model: Model
@@ -133,15 +133,16 @@ class Candidates:
     campaign: "Campaign | None" = None
 
     def _fixed(self, name: str, values: Values) -> Values:
-        """Restrict candidates to the values that are asked for."""
+        """Restrict candidates to the fixed values of a field."""
         if name not in self.fix:
             return values
         return tuple(value for value in values if value in self.fix[name])
 
     @cached_property
     def switches(self) -> dict[str, Values]:
-        """Candidates of the loops with named values or switches, where nothing forbids one."""
+        """Candidates of the loops over named values and switches, before rules exclude any."""
         offload = (True, False) if self.system.usable[1] > 0 else (False,)
+        # Multi-query attention would contradict the heads that such a model states.
         alone = self.model.groups_queries or self.model.latent
         more = () if alone else self.add.get("attention_type", ())
         candidates: dict[str, Values] = {
@@ -159,27 +160,27 @@ class Candidates:
         return restricted | {name: self._extension(name) for name in EXTENSIONS}
 
     def _tried(self, name: str, values: Values) -> Values:
-        """Candidates of a loop of the published search: what is fixed, or what the preset tries and what is added."""
+        """Return the candidates of a published loop: fixed values, or values of the preset and added values."""
         tried = self.preset.tried(name)
         if name in self.fix or tried is None:
             return self._fixed(name, values)
-        least = (False,) if name in REPLICATED else ()  # where there are no replicas
+        least = (False,) if name in REPLICATED else ()  # the only value with a single replica
         return tuple(v for v in values if v in (*tried, *least, *self.add.get(name, ())))
 
     def _extension(self, name: str) -> Values:
-        """Candidates of a field that the published search does not have: what is fixed, or tried and added."""
+        """Return the candidates of a field that the published search lacks: fixed, or usual and added values."""
         if name in self.fix:
             return self.fix[name]
         uneven = self._uneven_layouts if name == "pp_layout" else ()
         return tuple(dict.fromkeys((*self.usual(name), *uneven, *self.add.get(name, ()))))
 
     def usual(self, name: str) -> Values:
-        """Return the values of an optional field that are tried where nothing is asked for."""
+        """Return the values of an optional field that are tried by default."""
         return self._usual[name]
 
     @cached_property
     def _usual(self) -> dict[str, Values]:
-        """What the preset tries of each optional field, as far as the model can have it."""
+        """Values of each optional field that the preset tries and the model supports."""
         found: dict[str, Values] = {}
         for name in EXTENSIONS:
             tried = self.preset.tried(name)
@@ -194,7 +195,7 @@ class Candidates:
         return found
 
     def _divided(self, name: str) -> tuple[int, ...]:
-        """Degrees of a further axis that divide what they spread: experts, or the longest sequence as is practice."""
+        """Return the degrees of a further axis that divide the experts, or the longest sequence as in practice."""
         model = self.model
         if name == "expert_par":
             return divisors(model.num_experts) if model.mixes else (1,)
@@ -213,7 +214,7 @@ class Candidates:
 
     @cached_property
     def _whole_sequences(self) -> bool:
-        """Whether no sequence is split."""
+        """True if no sequence is split (context parallelism of 1 only)."""
         name = "context_par"
         known = name in self.preset.entries
         usual = self._divided(name) if known else (DEFAULTS[name],)
@@ -221,29 +222,29 @@ class Candidates:
 
     @cached_property
     def constants(self) -> dict[str, Array]:
-        """What all executions share, as columns."""
+        """Values that all executions share, as columns."""
         own = {"training": True, "preset": self.preset.family}
         return {
-            name: np.array(held(name, own[name] if name in own else getattr(self, name)))
+            name: np.array(encoded(name, own[name] if name in own else getattr(self, name)))
             for name in ARGUMENTS
         }
 
     @cached_property
     def asked(self) -> frozenset[str]:
-        """The optional fields that have another value than their default in some candidate."""
+        """Optional fields with a non-default value in some candidate."""
         named = {"preset"} if self.preset.family != DEFAULTS["preset"] else set()
         return frozenset(named) | {n for n in EXTENSIONS if self.switches[n] != (DEFAULTS[n],)}
 
     @cached_property
     def lengths(self) -> tuple[int, ...]:
-        """The tokens per sequence that there are."""
+        """Sequence lengths in tokens, ascending."""
         own = self.model.seq_size
         return tuple(sorted({length or own for length in self.switches["seq_length"]}))
 
     def replicated(self, name: str, ranks: int) -> Values:
-        """Candidates of a switch that needs several ranks with the same weights; a preset speaks of where there are.
+        """Return the candidates of a switch that needs several ranks with the same weights.
 
-        Those are ranks of data parallelism, and of context parallelism.
+        Ranks of data and context parallelism have the same weights. A preset applies only if there are several.
         """
         allowed, tried = self.switches[name], self.preset.tried(name)
         if ranks == 1:
@@ -255,22 +256,22 @@ class Candidates:
 
     @cached_property
     def meshed(self) -> bool:
-        """Whether networks follow from how ranks are numbered."""
+        """True if networks follow from the numbering of ranks."""
         return "stated" not in self.switches["mesh_order"]
 
     def networks(self, name: str, degree: int) -> tuple[int, ...]:
-        """Candidates for the network of a degree of parallelism; the first one where there is nothing to choose."""
+        """Return the candidate networks of a degree of parallelism; only the first if there is no choice."""
         count = len(self.system.networks) if degree > 1 and not self.meshed else 1
         return self._fixed(name, tuple(range(count)))
 
     @cached_property
     def units(self) -> tuple[Unit, ...]:
-        """All units in the order of the loops, those of one tensor degree together."""
+        """All units in the order of the loops; units of one tensor degree are adjacent."""
         return tuple(self._units())
 
     @property
     def degrees(self) -> dict[str, tuple[int, ...]]:
-        """The degrees that divide processors, model and batch alone, without regard to the others, by field."""
+        """Degrees that divide processors, model and batch, by field; each is checked without the others."""
         of_all = divisors(self.num_procs)
         tensor, pipeline, data = PUBLISHED_DEGREES
         return {
@@ -281,7 +282,7 @@ class Candidates:
 
     @property
     def divides(self) -> bool:
-        """Whether any split of the processors divides model and batch; quicker than finding all units."""
+        """True if any split of the processors divides model and batch; faster than enumerating all units."""
         for tensor_par in self._fixed("tensor_par", divisors(self.num_procs)):
             rest = self.num_procs // tensor_par
             if self._splits(tensor_par) and any(
@@ -317,14 +318,15 @@ class Candidates:
                             yield Unit(*degrees, batch, position, interleavings, sizes)
 
     def _replicas(self, rest: int) -> Iterator[int]:
-        """Yield the shares of n processors that further axes may leave for data parallelism: a single axis, all."""
+        """Yield the data-parallel degrees that remain for n processors under each degree of the further axes."""
         degrees = (self.switches[degree] for degree in FURTHER_FACTORS)
+        # Different degrees can have equal products, which must not repeat a unit.
         for further in dict.fromkeys(map(prod, product(*degrees))):
             if rest % further == 0:
                 yield rest // further
 
     def _splits(self, tensor_par: int) -> bool:
-        """Whether the widths that the search checks at once divide over tensor-parallel ranks; the MLP's has a rule."""
+        """Return True if hidden size and heads divide over tensor-parallel ranks; a rule checks the MLP width."""
         model = self.model
         if model.hidden % tensor_par:
             return False
@@ -334,8 +336,8 @@ class Candidates:
         )
 
     def _possible(self, tensor_par: int, pipeline_par: int, data_par: int, further: int) -> bool:
-        """Whether every other loop has a candidate at these degrees."""
-        same = data_par * further  # most ranks with the same weights
+        """Return True if every other loop has a candidate at these degrees."""
+        same = data_par * further  # upper limit: further axes may hold different weights
         degrees = zip(PUBLISHED_DEGREES, (tensor_par, pipeline_par, data_par), strict=True)
         known = {**dict(degrees), "num_procs": self.num_procs, NODE: self.system.node}
         return self.preset.practised(known, self.fix) and all(
@@ -351,7 +353,7 @@ class Candidates:
         )
 
     def _pipelines(self, rest: int) -> tuple[int, ...]:
-        """Pipeline degrees for a number of processors per tensor rank, ascending."""
+        """Return the pipeline degrees for a number of processors per tensor rank, ascending."""
         degrees = [p for p in divisors(rest) if p <= self.model.num_blocks]
         if set(self._uneven_layouts) & set(self.switches["pp_layout"]):
             return tuple(degrees)
@@ -360,11 +362,11 @@ class Candidates:
 
     @property
     def _uneven_layouts(self) -> tuple[str, ...]:
-        """Layouts of the framework that are tried where a pipeline degree does not divide the blocks."""
+        """Layouts of the framework for pipeline degrees that do not divide the blocks."""
         return tuple(one.pp_layout for one in self.preset.uneven)
 
     def _divides(self, pipeline_par: int) -> bool:
-        """Whether stages are even, also with the ends as blocks where that is tried anywhere."""
+        """Return True if stages are even, counting embedding and LM head as blocks if any layout does."""
         layouts: Values = ()
         if not self.preset.published:
             fixed = self.fix.get("pp_layout")
@@ -374,7 +376,7 @@ class Candidates:
         return any((self.model.num_blocks + more) % pipeline_par == 0 for more in ends)
 
     def layouts(self, pipeline_par: int) -> Values:
-        """Candidates of ``pp_layout`` at a degree: what is usual, or where stages are uneven what is tried of those."""
+        """Return the candidates of ``pp_layout`` at a degree: the usual ones if stages are even, else uneven ones."""
         there = self.switches["pp_layout"]
         if "pp_layout" in self.fix or not self._uneven_layouts:
             return there
@@ -382,10 +384,10 @@ class Candidates:
         return tuple(one for one in there if one in (*usual, *self.add.get("pp_layout", ())))
 
     def _batches(self, data_par: int) -> tuple[int, ...]:
-        """Batch sizes for a data-parallel degree: the one asked for, or the largest multiple; then what was added.
+        """Return batch sizes for a data-parallel degree: the requested batch or its largest multiple, then added ones.
 
-        A run has the batch that its optimizer was tuned for (McCandlish et al. 2018, arXiv:1812.06162): a search for
-        512 does not answer with 510, and a step of fewer sequences is not a faster one.
+        A run has the batch that its optimizer was tuned for (McCandlish et al. 2018, arXiv:1812.06162). So a search for
+        512 does not answer with 510: a step with fewer sequences is shorter but not faster training.
         """
         most = self.max_batch_size
         usual = most if self.exact_batch else data_par * (most // data_par)
@@ -395,5 +397,5 @@ class Candidates:
 
     @property
     def exact_batch(self) -> bool:
-        """Whether the batch is the one asked for, not the largest multiple up to it."""
+        """True if executions have exactly the requested batch, not its largest multiple."""
         return not (self.any_batch or self.preset.published)

@@ -1,4 +1,4 @@
-"""Block costs of a search: every distinct block of some tensor degrees, laid out so that its row is arithmetic."""
+"""Block costs of a search: tables of all distinct blocks of some tensor degrees, with computed row numbers."""
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -27,23 +27,23 @@ from calculon.plan.choices import C, distinct, grouped
 from calculon.search.space import Space, Unit
 
 SHARED = ("context_par",)
-"""Fields that executions of a grid have in common: what is tried with them depends on it."""
+"""Fields that all executions of a grid share because other candidates depend on them."""
 
 
 class CostTables:
     """Costs of the blocks and optimizer steps of some units, with some of the variants.
 
-    Rows of ``block`` are numbered by block choice, then tensor degree, then microbatch size, tensor network and the
-    numbers that variants fix; rows of ``optimizer`` by step choice, then tensor degree, shards and these numbers.
+    Rows of ``block`` are ordered by block choice, tensor degree, microbatch size, tensor network and variant sizes.
+    Rows of ``optimizer`` are ordered by step choice, tensor degree, shards and variant sizes.
 
     Args:
         space: The space.
         units: The units.
-        block_groups: Block choices, each with the variants that have it; by default those of all variants.
+        block_groups: Block choices, each with its variants; by default the choices of all variants.
 
     Attributes:
         variants: All variants of the space.
-        groups: The variants among these that share the strategies of a batch.
+        groups: The used variants, grouped by equal batch strategies.
     """
 
     def __init__(
@@ -58,9 +58,8 @@ class CostTables:
         for _, numbers in self._blocks:
             self._used[numbers] = True
         self.edition = EDITIONS[space.edition]
-        degrees = sorted(
-            {unit.tensor_par for unit in units}, reverse=True
-        )  # 1 is last: layouts that overlap leave it out, and keep a prefix of the rows
+        # Degree 1 comes last: layouts that overlap leave it out, and keep a prefix of the rows.
+        degrees = sorted({unit.tensor_par for unit in units}, reverse=True)
         self._micro = {
             t: np.array(sorted({b for u in units if u.tensor_par == t for b in u.microbatches}))
             for t in degrees
@@ -78,9 +77,9 @@ class CostTables:
 
     @cached_property
     def groups(self) -> list[tuple[BatchChoice, Array]]:
-        """The variants that share the strategies of a batch, and parts of sequences.
+        """Variants with equal batch strategies and equal context parallelism.
 
-        Of further axes all that is on a stated network.
+        If networks are stated, variants of a group have equal degrees of all further axes.
         """
         found = []
         for choice, numbers in self._grouped(BatchChoice):
@@ -91,20 +90,20 @@ class CostTables:
         return found
 
     def _grouped(self, choice: type[C]) -> Iterator[tuple[C, Array]]:
-        """Yield the distinct choices of the variants in use, and the variants that have each."""
+        """Yield the distinct choices of the used variants, each with its variants."""
         for one, numbers in grouped(self._columns, choice):
             if len(used := numbers[self._used[numbers]]):
                 yield one, used
 
     def _size_rows(self, degree: int) -> Array:
-        """Rows of the numbers that size blocks of a tensor degree, in the order of :data:`SIZE_FIELDS`."""
+        """Return the sizes of blocks at a tensor degree as rows, in the order of :data:`SIZE_FIELDS`."""
         axes = (self._micro[degree], np.array(self._networks[degree]), np.arange(len(self._own)))
         micro, network, own = (axis.ravel() for axis in np.meshgrid(*axes, indexing="ij"))
-        of_unit = np.full(len(micro), degree), micro, network  # before those of variants
+        of_unit = np.full(len(micro), degree), micro, network  # first in SIZE_FIELDS
         return np.stack([*of_unit, *self._own[own].T], axis=1)
 
     def _build(self, degrees: list[int]) -> None:
-        """Cost blocks of every block choice, and optimizer steps of every step choice."""
+        """Compute the costs of blocks for every block choice, and of optimizer steps for every step choice."""
         space, count = self.space, len(self.variants)
         embedding_head = (
             EmbeddingHeadTables(space.model, space.system, self.edition)
@@ -133,14 +132,14 @@ class CostTables:
             used = [t for t in degrees if t > 1 or not layout.overlapped]
             if not used:
                 continue
-            sizes = np.concatenate([rows_of[t] for t in used])  # the first of all of them
+            sizes = np.concatenate([rows_of[t] for t in used])  # a prefix of `every`
             blocks += block_costs(space.model, space.system, choices, sizes, self.edition)
             for choice, numbers in members:
                 self._block_base[numbers] = rows
                 rows += len(sizes)
                 if embedding_head is None:
                     continue
-                # a module that predicts a further token has a block, which runs as this choice has it
+                # An MTP module contains a transformer block, so its cost depends on the block choice.
                 own = space.model.mtp_layers > 0
                 key, of = plain_choice(choice, space.system), every
                 if own:
@@ -162,7 +161,7 @@ class CostTables:
     def _steps(
         self, degrees: list[int], embedding_head: EmbeddingHeadTables | None
     ) -> list[OfKinds[OptimizerCost]]:
-        """Cost optimizer steps."""
+        """Compute the costs of optimizer steps."""
         space, total = self.space, 0
         steps: list[OfKinds[OptimizerCost]] = []
         for degree in degrees:
@@ -181,7 +180,7 @@ class CostTables:
                     space.model, space.system, choice, alone, self.edition
                 )
             rows_of = np.arange(len(alone)).reshape(len(used), count)
-            each = np.tile(rows_of, (1, len(self._shards))).ravel()  # the same for all shards
+            each = np.tile(rows_of, (1, len(self._shards))).ravel()  # equal for all shards
             sizes, weights = alone[each], [of_kind.take(each) for of_kind in known[key]]
             shards = np.tile(np.repeat(self._shards, count), len(used)).astype(float)
             steps.append(
@@ -195,20 +194,20 @@ class CostTables:
 
     @cached_property
     def exchanges(self) -> bool:
-        """Whether any block has collectives of further axes."""
+        """True if any block has collectives of further axes (expert or context parallelism)."""
         return bool(self.block.axis_exposed.any())
 
     @property
     def several_kinds(self) -> bool:
-        """Whether there are several kinds of block."""
+        """True if the model has several kinds of block."""
         return self._kinds is not None
 
     def kinds(self, blocks: Array, steps: Array) -> BlockKinds | None:
-        """Return the kinds of block for rows of blocks and of optimizer steps; None where there is one."""
+        """Return the kinds of block for rows of blocks and of optimizer steps; None if there is one kind."""
         return None if self._kinds is None else self._kinds.take(blocks, steps)
 
     def embedding_head(self, blocks: Array, steps: Array) -> EmbeddingHead | None:
-        """Return embedding and head for rows of blocks and of optimizer steps; nothing without a vocabulary."""
+        """Return embedding and head for rows of blocks and of optimizer steps; None without a vocabulary."""
         return (
             self._embedding_head.take(self._embedding_head_row[blocks], steps)
             if self._embedding_head is not None
@@ -216,15 +215,15 @@ class CostTables:
         )
 
     def networks(self, unit: Unit) -> int:
-        """Return how many tensor networks the blocks of a unit are costed on."""
+        """Return the number of tensor networks for which the blocks of a unit are computed."""
         return len(self._networks[unit.tensor_par])
 
     def of_unit(self, unit: Unit) -> tuple[Array, Array, Array, Array]:
-        """Return what the nodes of a unit have in common, on axes that broadcast to (chunks, variant, microbatch size).
+        """Return the shared data of the nodes of a unit, on axes that broadcast to (chunks, variant, microbatch size).
 
         Returns:
-            Chunks, microbatch sizes, the block row that the row of a variant is counted from, and what all but the
-            variant adds to the number of an execution.
+            Chunks, microbatch sizes, the block row to which the row of a variant is added, and the number of an
+            execution without the contribution of its variant.
         """
         if unit not in self._of_unit:
             space, degree = self.space, unit.tensor_par

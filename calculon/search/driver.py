@@ -1,4 +1,4 @@
-"""Search from Python: the best executions as estimates, with counts and reasons; or all of them as tables."""
+"""Search API for Python: the best executions as estimates with counts and reasons, or all executions as tables."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -18,7 +18,8 @@ from calculon.estimate.evaluate import Evaluation, evaluate
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.search.best_first import Seen, feasible_numbers, search_space
-from calculon.search.effect import PYTHON, check_left, warn_of_idle_values
+from calculon.search.conditions import Condition
+from calculon.search.override_checks import PYTHON, check_left, warn_of_idle_values
 from calculon.search.ranking import Ranking
 from calculon.search.request import (
     asked_space,
@@ -30,7 +31,6 @@ from calculon.search.request import (
 from calculon.search.search_counts import Splits
 from calculon.search.search_result import SearchResult, with_figures
 from calculon.search.space import Space
-from calculon.search.where import Condition
 from calculon.search.within_risk import both, preferred_risk, search_preferring
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ __all__ = [
 ]
 
 CHUNK = 32_768
-"""Rows of a table of executions."""
+"""Default number of rows of a table of executions."""
 
 
 @takes_space
@@ -82,21 +82,21 @@ def search(
 ) -> SearchResult:
     """Find the best executions of a model on a number of processors, exactly.
 
-    Only executions that are predicted to fit in memory are found. :func:`calculon.estimate` also evaluates those that
-    exceed tier-1 memory by less than the memory error.
+    The search returns only executions that are predicted to fit in memory. :func:`calculon.estimate` also evaluates
+    executions that exceed tier-1 memory by less than the memory error.
 
     Args:
         {space}:
-        top: How many executions to return.
+        top: Number of executions to return.
         objective: ``STATISTIC[:max|min]``.
-        pareto: Objectives whose non-dominated set is returned instead of the best by one.
+        pareto: Objectives of a Pareto front to return instead of the best executions by one objective.
         risk: Probability of running out of memory that the executions may have: ``"10%"`` (default) or ``0.1``. If
             there are none, they may have three times as much, and so on; ``1`` accepts any. With `pareto`, with a
             condition on ``fits`` and in edition ``sc23`` the default is any.
-        mbs_break: Give up on larger microbatches after the first that does not fit.
+        mbs_break: Skip larger microbatches after the first that does not fit.
 
     Raises:
-        SpecError: For anything malformed, and for a `fix` that leaves nothing, before any work.
+        SpecError: For malformed arguments, and for a `fix` that leaves no execution; raised before the search starts.
 
     Examples:
         >>> found = search("megatron-22B", 8, "a100_80g", 4, top=2)
@@ -136,7 +136,7 @@ def _preferring(
 def run(
     space: Space, ranking: Ranking, *, mbs_break: bool = False, seen: Seen | None = None
 ) -> SearchResult:
-    """Search a space with a fresh ranking; arguments as of :func:`~calculon.search.best_first.search_space`."""
+    """Search a space with a fresh ranking; see :func:`~calculon.search.best_first.search_space` for the arguments."""
     begin, splits, tried = perf_counter(), Splits(), 0
 
     def told(count: int) -> None:
@@ -178,14 +178,14 @@ def executions(
 ) -> Iterator[Evaluation]:
     """Return every feasible execution of a space in the order of the loops, as tables of at most `chunk` rows.
 
-    Memory stays bounded whatever the size of the space.
+    Memory use is bounded for a space of any size.
 
     Args:
         {space}:
-        chunk: Most rows of a table.
+        chunk: Largest number of rows of a table.
 
     Raises:
-        SpecError: For anything malformed, and for a `fix` that leaves nothing, before any work.
+        SpecError: For malformed arguments, and for a `fix` that leaves no execution; raised before the search starts.
     """
     choices: dict[str, Any] = {"fused": fused, "fix": fix, "add": add}
     choices |= {"any_batch": any_batch, "edition": edition, "preset": preset}
@@ -209,7 +209,7 @@ def feasible_tables(
 ) -> Iterator[Evaluation]:
     """Yield the feasible executions of a space that meet a condition, as in :func:`executions`.
 
-    `seen` is told how many more executions were looked at.
+    `seen` is the progress callback of :data:`~calculon.search.best_first.Seen`.
     """
     for numbers in rechunked(feasible_numbers(space), chunk):
         if seen is not None:
@@ -221,7 +221,7 @@ def feasible_tables(
 
 
 def _lookup(space: Space, table: Evaluation) -> Lookup:
-    """Return a function for the columns of a table, and for figures of whole runs."""
+    """Return a function that finds columns of a table and figures of training runs by name."""
     runs = None if space.runs is None else space.runs.of_table(table)
 
     def lookup(name: str) -> Array:
@@ -233,7 +233,7 @@ def _lookup(space: Space, table: Evaluation) -> Lookup:
 
 
 def nothing(space: Space) -> Evaluation:
-    """Return a table of executions of a space without rows."""
+    """Return an empty table of executions of a space."""
     plan = space.plan(np.zeros(0, np.int64))
     return with_figures(
         space.runs, evaluate(space.model, plan, space.system, edition=space.edition)
@@ -241,7 +241,7 @@ def nothing(space: Space) -> Evaluation:
 
 
 def rechunked(parts: Iterable[Array], size: int) -> Iterator[Array]:
-    """Join and cut arrays so that all but the last have the same size."""
+    """Join and cut arrays so that all but the last have the given size."""
     waiting: list[Array] = []
     count = 0
     for part in parts:

@@ -1,10 +1,10 @@
-"""Engines that run the tasks of a sweep: processes of this machine, or a Dask cluster; the results are the same.
+"""Engines that run the tasks of a sweep: processes of this machine, or a Dask cluster; results are identical.
 
 An engine maps a function over tasks and yields results as they finish, in any order. Function, tasks and results are
-pickled, so that the function stands at the top of a module and tasks and results stay small.
+pickled: the function must be defined at the top level of a module, and tasks and results should be small.
 
-On a cluster, start a Dask scheduler and workers (with ``dask-jobqueue``: ``SLURMCluster`` or ``LSFCluster``) and give
-the scheduler's address.
+On a cluster, start a Dask scheduler and workers (with ``dask-jobqueue``: ``SLURMCluster`` or ``LSFCluster``) and pass
+the address of the scheduler.
 """
 
 import contextlib
@@ -31,26 +31,26 @@ R = TypeVar("R")
 ENGINES = ("serial", "processes", "dask")
 
 AHEAD = 4
-"""Tasks per worker that wait with the workers, so that none is idle and few are lost."""
+"""Tasks per worker that are submitted ahead, so that no worker is idle and few tasks are lost with a worker."""
 
 RETRIES = 2
-"""Further attempts of Dask at a task after an error on its worker's side."""
+"""Further attempts of Dask at a task after an error of its worker."""
 
 PATIENCE = 10
-"""Seconds that a scheduler may take to answer."""
+"""Timeout of a scheduler, in seconds."""
 
 ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
 )
-"""Keeps the libraries under numpy from starting threads in every worker."""
+"""Environment that keeps the libraries under NumPy from starting threads in every worker."""
 
 
 class EngineError(CalculonError):
-    """The workers cannot go on; results that were yielded before stay valid."""
+    """Failure of the workers; results that were yielded before remain valid."""
 
 
 class EngineWarning(UserWarning):
-    """A worker was lost, and its tasks are run again."""
+    """Loss of a worker, whose tasks are run again."""
 
 
 def make_engine(name: str, cpus: int | None = None, scheduler: str | None = None) -> "Engine":
@@ -58,7 +58,7 @@ def make_engine(name: str, cpus: int | None = None, scheduler: str | None = None
 
     Args:
         name: One of :data:`ENGINES`.
-        cpus: Workers on this machine; the physical cores by default.
+        cpus: Number of workers on this machine; by default the number of physical cores.
         scheduler: Address of a running Dask scheduler, such as ``tcp://node1:8786``, or its scheduler file.
 
     Raises:
@@ -85,7 +85,7 @@ def make_engine(name: str, cpus: int | None = None, scheduler: str | None = None
 
 
 def physical_cores() -> int:
-    """Return how many physical cores this process may use, at least 1."""
+    """Return the number of physical cores that this process may use, at least 1."""
     import psutil
 
     cores = psutil.cpu_count(logical=False) or 1
@@ -95,25 +95,25 @@ def physical_cores() -> int:
 
 
 class Engine:
-    """Runs tasks through an executor of :mod:`concurrent.futures`.
+    """Base class of engines that use an executor of :mod:`concurrent.futures`.
 
-    When the executor breaks because a worker died, it is replaced and the tasks under way are run again, once.
+    If the executor breaks because a worker died, it is replaced, and the unfinished tasks are run once more.
     """
 
     def _executor(self, tasks: int) -> "AbstractContextManager[tuple[Executor, int]]":
-        """Open an executor for at most `tasks` tasks; the number is that of its workers."""
+        """Open an executor for at most `tasks` tasks, and return it with its number of workers."""
         raise NotImplementedError
 
     def map(self, function: Callable[[T], R], tasks: Sequence[T]) -> Iterator[R]:
         """Yield the result of every task as it finishes.
 
         Raises:
-            EngineError: When workers die again and again. Errors of the function are raised here.
+            EngineError: When workers die repeatedly. Errors of the function are raised here.
         """
         from concurrent.futures import BrokenExecutor
         from queue import SimpleQueue
 
-        waiting = list(range(len(tasks)))[::-1]  # taken from the end
+        waiting = list(range(len(tasks)))[::-1]  # a stack: the next task is last
         lost: Counter[int] = Counter()
         while waiting:
             under_way: dict[Future[R], int] = {}
@@ -131,6 +131,7 @@ class Engine:
                         del under_way[future]
                         yield result
             except BrokenExecutor:
+                # Reversed, because tasks are taken from the end: lost tasks run again in their old order.
                 waiting += sorted(under_way.values(), reverse=True)
                 lost.update(under_way.values())
                 _report_loss(lost)
@@ -138,11 +139,12 @@ class Engine:
 
 @contextlib.contextmanager
 def _held_interrupts() -> Iterator[None]:
-    """Hold Ctrl-C and a closed terminal back while a process may start, which inherits that: only this one reacts.
+    """Block Ctrl-C and hang-up while a process starts: children inherit the mask, and only this process reacts.
 
-    Ctrl-C may come by another thread, such as one of NumPy, which holds nothing back: it is kept for later.
+    Another thread, such as one of NumPy, may still receive Ctrl-C: it is recorded and raised afterwards.
     """
     kept: list[int] = []
+    # The signal mask concerns this thread only; Python runs handlers in the main thread whichever thread received them.
     handler = signal.getsignal(signal.SIGINT)
     heard = callable(handler) and threading.current_thread() is threading.main_thread()
     if heard:
@@ -159,42 +161,42 @@ def _held_interrupts() -> Iterator[None]:
 
 
 def _report_loss(lost: Counter[int]) -> None:
-    """Warn of workers that died; give up on tasks that this happens to twice."""
-    cause = "killed from outside, or out of memory: fewer --cpus need less"
+    """Warn about workers that died; give up on tasks that lost their worker twice."""
+    cause = "killed externally, or out of memory: fewer --cpus need less"
     twice = sum(1 for count in lost.values() if count > 1)
     if twice:
         message = f"workers died twice with the same {twice} tasks under way ({cause})"
         raise EngineError(message)
-    message = f"a worker died ({cause}); {len(lost)} tasks that were under way are run again"
+    message = f"a worker died ({cause}); {len(lost)} unfinished tasks are run again"
     warnings.warn(message, EngineWarning, stacklevel=3)
 
 
 class Processes(Engine):
-    """Runs tasks in several processes of this machine; a single worker is this process."""
+    """Engine that runs tasks in several processes of this machine; a single worker is this process."""
 
     def __init__(self, workers: int):
         self.workers = workers
 
     def map(self, function: Callable[[T], R], tasks: Sequence[T]) -> Iterator[R]:
-        """Yield results as they finish; those of a single worker in the order of the tasks."""
+        """Yield results as they finish; with a single worker in the order of the tasks."""
         alone = min(self.workers, len(tasks)) <= 1
         return map(function, tasks) if alone else super().map(function, tasks)
 
     @contextlib.contextmanager
     def _executor(self, tasks: int) -> "Iterator[tuple[Executor, int]]":
-        """Start single-threaded workers that end with this process, however it ends, and at once when interrupted.
+        """Start single-threaded workers that end with this process for any reason, and at once when interrupted.
 
-        The workers hold one end of a pipe whose other end only this process has: when that closes, they leave.
+        The workers hold one end of a pipe whose other end belongs to this process only: they exit when it closes.
         """
         import multiprocessing
         from concurrent.futures import ProcessPoolExecutor
 
         workers = min(self.workers, tasks)
-        context = multiprocessing.get_context("spawn")
+        context = multiprocessing.get_context("spawn")  # a fork would copy locks of threads
         theirs, ours = context.Pipe(duplex=False)
         added = {name: value for name, value in ONE_THREAD.items() if not os.environ.get(name)}
         os.environ.update(added)
-        with _held_interrupts():  # its locks start a process that keeps account of them
+        with _held_interrupts():  # the locks of the pool start a resource tracker process
             pool = ProcessPoolExecutor(workers, context, _leave_with_parent, (theirs,))
         try:
             yield pool, workers
@@ -207,7 +209,7 @@ class Processes(Engine):
 
 
 def _leave_with_parent(parent: "Connection") -> None:
-    """Prepare a worker: leave Ctrl-C to the parent, and exit when the parent does."""
+    """Initialize a worker: ignore Ctrl-C, and exit when the parent exits."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def leave() -> None:
@@ -219,7 +221,7 @@ def _leave_with_parent(parent: "Connection") -> None:
 
 
 class Dask(Engine):
-    """Runs tasks on a Dask cluster, whose scheduler runs those of lost workers again elsewhere.
+    """Engine that runs tasks on a Dask cluster, whose scheduler reruns the tasks of lost workers.
 
     Args:
         scheduler: Address (``tcp://host:port``) or scheduler file (``.json``).
@@ -241,8 +243,8 @@ class Dask(Engine):
 
         Raises:
             SpecError: When no scheduler answers at the address.
-            EngineError: When a task loses its worker again and again, when workers cannot run it, or without the
-                scheduler.
+            EngineError: When a task loses its worker repeatedly, when workers cannot run it, or when the scheduler
+                disappears.
         """
         from concurrent.futures import CancelledError
 
@@ -259,12 +261,12 @@ class Dask(Engine):
             try:
                 yield executor, max(sum(client.nthreads().values()), 1)
             except self._library.KilledWorker as error:
-                message = f"workers died again and again with the same task: {error}"
+                message = f"workers died repeatedly with the same task: {error}"
                 raise EngineError(message) from None
             except ModuleNotFoundError as error:
                 message = f"the workers lack a package that this process has: {error}"
                 raise EngineError(message) from None
             except CancelledError:
-                raise EngineError("the Dask scheduler is gone") from None
+                raise EngineError("lost the connection to the Dask scheduler") from None
             finally:
                 executor.shutdown(wait=False)

@@ -1,7 +1,7 @@
-"""The memory grid of some nodes: what is feasible, and why the rest is not.
+"""Memory grid of some nodes: feasible executions, and the reasons why others are infeasible.
 
-Every input has its own axis, and intermediate results carry only the axes that they depend on: memory does not know of
-networks, a block not of offloading. So a tile of a hundred thousand executions costs a few small arrays.
+Every input has its own axis, and intermediate results carry only the axes that they depend on: memory does not depend
+on networks, nor a block on offloading. So a tile of a hundred thousand executions costs a few small arrays.
 """
 
 from collections import Counter
@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from calculon.architecture.shape import sequence_lengths
-from calculon.base.arrays import derived, is_derived
+from calculon.base.arrays import cached_property, is_cached
 from calculon.base.records import gather
 from calculon.base.units import Array, Bytes
 from calculon.cost.batch import Batch
@@ -28,23 +28,23 @@ from calculon.search.search_counts import FEASIBLE, Counts, Splits
 from calculon.search.space import Space, Values
 
 OF_CELLS = (*OFFLOADS, *OVERLAPS)
-"""Loops over switches that each have an axis."""
+"""Loops over switches that have an axis each."""
 
 GRID_AXES = ("optimizer_sharding", *OF_CELLS, "node")
 """Axes of a memory grid: loops, and the nodes."""
 
 WITHIN = tuple(range(1, len(GRID_AXES) - 1))
-"""Numbers of the axes of switches."""
+"""Positions of the axes of switches."""
 
 MOST_SMALL = 255
-"""Cells of a node that a count of one byte holds; sums of bytes are several times as fast as those of integers."""
+"""Largest count per node that fits one byte; NumPy adds bytes several times faster than wider integers."""
 
 NETWORKS = tuple(reversed(PUBLISHED_NETWORKS))
 """Axes of the combinations of networks."""
 
 
 FEW = 0.75
-"""Share of the nodes below which it is worth the copy to look at them alone."""
+"""Share of nodes below which a copy of these nodes pays off."""
 
 
 def along(values: Any, name: str, axes: tuple[str, ...] = GRID_AXES) -> Array:
@@ -58,14 +58,14 @@ G = TypeVar("G", bound="Grid")
 
 
 class Grid:
-    """Nodes that share the strategies of a batch, with all that is tried with them."""
+    """Nodes with equal batch strategies, with all values that are tried with them."""
 
     sharding: Values
     overlap: Values
     networks: tuple[Values, ...]
 
     def __init__(self, nodes: Nodes, like: "Grid | None" = None):
-        """Lay the nodes out, of which each has an execution if they are `like` those of a grid of their kind."""
+        """Create the grid; with `like`, take the candidates of another grid of the same kind, without checks."""
         self.nodes, self.choice = nodes, nodes.choice
         self.space, self.tables = nodes.space, nodes.tables
         if like is not None:
@@ -73,10 +73,11 @@ class Grid:
             return
         unit = nodes.units[0]
         parts = int(nodes.shared("context_par")[0])
-        ranks = unit.data_par * parts  # with the same weights; of several numbers above 1, one
+        # With equal weights; all counts above 1 have the same candidates
+        ranks = unit.data_par * parts
         self.sharding, held = self._sharding(ranks)
         some = np.broadcast_to(held.any(axis=(0, *WITHIN)), len(nodes))
-        if not some.all():  # nodes without an execution
+        if not some.all():  # drop nodes without any execution
             self.nodes, held = nodes.take(some), held[..., some]
         self.enumerated = held
         self.overlap = self.space.replicated("data_par_overlap", ranks)
@@ -85,19 +86,19 @@ class Grid:
 
     @property
     def kind(self) -> tuple[object, ...]:
-        """What grids share that can be joined: strategies, and the candidates of loops over cells."""
+        """Key of grids that can be joined: strategies, and the candidates of loops over cells."""
         stated = () if self.choice.meshed else FURTHER_SIZES
         further = tuple(self.nodes.shared(name).item() for name in stated)
         return self.choice, self.sharding, self.overlap, self.networks, further
 
     @staticmethod
     def joined(parts: Sequence[tuple[G, Array]]) -> G:
-        """Return some nodes of grids of one kind as one grid, with what is known of what fits and of the least time."""
+        """Join some nodes of grids of one kind, and keep their feasibility and lower bounds if all have them."""
         first = parts[0][0]
         nodes = Nodes.joined([one.nodes.take(some) for one, some in parts])
         grid = type(first)(nodes, like=first)
         for name in ("fits", "time_lower_bound"):
-            if all(is_derived(one, name) for one, _ in parts):
+            if all(is_cached(one, name) for one, _ in parts):
                 values = [getattr(one, name)[..., some] for one, some in parts]
                 setattr(grid, name, np.concatenate(values, axis=-1))
         return grid
@@ -105,9 +106,10 @@ class Grid:
     # -- columns ----------------------------------------------------------------------------------
 
     def _sharding(self, ranks: int) -> tuple[Values, Array]:
-        """Return the candidates of ``optimizer_sharding`` that go with the strategy of data parallelism.
+        """Return the candidates of ``optimizer_sharding`` that the data-parallel strategy allows, and a mask.
 
-        A stage of ZeRO decides it: half of the grid would hold nothing. With them goes what the space holds there.
+        A ZeRO stage implies its sharding, so half of the grid would be empty otherwise. The mask marks the executions
+        of the space for these candidates.
         """
         candidates = self.space.replicated("optimizer_sharding", ranks)
         columns = {**self.nodes.columns, **self._switches}
@@ -120,12 +122,12 @@ class Grid:
 
     @property
     def _switches(self) -> dict[str, Array]:
-        """What may be offloaded and overlapped, each on its own axis."""
+        """Switches of offloading and overlap, each on its own axis."""
         return {name: along(self.space.switches[name], name) for name in OF_CELLS}
 
-    @derived
+    @cached_property
     def columns(self) -> Columns:
-        """The executions of the memory grid, each loop on its own axis; networks are not known to it."""
+        """Executions of the memory grid, each loop on its own axis; networks have one placeholder value."""
         return Columns(
             {
                 **self.nodes.columns,
@@ -136,19 +138,19 @@ class Grid:
             }
         )
 
-    @derived
+    @cached_property
     def step_rows(self) -> Array:
         """Rows of the optimizer table: shape (sharding, nodes)."""
         return self.nodes.step_rows(np.array(self.sharding))
 
-    @derived
+    @cached_property
     def memory(self) -> Batch:
-        """The memory grid; its times are those of the first tensor network."""
+        """Statistics of the memory grid; times are for the first tensor network."""
         steps = np.expand_dims(self.step_rows, WITHIN)
         return self.batch(self.columns, self.nodes.block_rows[0], steps)
 
     def batch(self, columns: Columns, blocks: Array, steps: Array) -> Batch:
-        """Return the statistics of executions on any axes, by rows of the block and the optimizer table."""
+        """Return the statistics of executions on any axes, from rows of the block and optimizer tables."""
         space, tables = self.space, self.tables
         return Batch(
             space.model,
@@ -162,7 +164,7 @@ class Grid:
             fits,
         )
 
-    @derived
+    @cached_property
     def shape(self) -> tuple[int, ...]:
         """Lengths of the axes of the memory grid."""
         switches = (len(self.space.switches[name]) for name in OF_CELLS)
@@ -170,11 +172,11 @@ class Grid:
 
     # -- feasibility and counts -------------------------------------------------------------------
 
-    @derived
+    @cached_property
     def network_reasons(self) -> Array:
-        """Why a combination of networks does not fit: '' or a reason; axes (unit, data, pipeline, tensor).
+        """Reason why a combination of networks does not fit, or ''; axes (unit, data, pipeline, tensor).
 
-        Groups of a mesh fit the networks that they span.
+        Groups of a mesh always fit, because their networks follow from the ranks that they span.
         """
         units, axes = self.nodes.units, ("unit", *NETWORKS)
         reasons = np.full((len(units), *map(len, self.networks)), "", dtype="U32")
@@ -196,31 +198,31 @@ class Grid:
     def _requests(self, columns: Mapping[str, Array]) -> Requests:
         return Requests(self.space.model, self.space.system, Columns(columns))
 
-    @derived
+    @cached_property
     def allowed_networks(self) -> Array:
-        """Which combinations of networks fit: axes (unit, data, pipeline, tensor)."""
+        """Mask of combinations of networks that fit: axes (unit, data, pipeline, tensor)."""
         return np.asarray(self.network_reasons == "")
 
-    @derived
+    @cached_property
     def _multiplicity(self) -> Array:
-        """Combinations of networks and overlap that fit, for each node."""
+        """Number of combinations of networks and overlap that fit, for each node."""
         fitting = self.allowed_networks.reshape(len(self.nodes.units), -1).sum(axis=1)
         return np.asarray(fitting[self.nodes.unit] * len(self.overlap))
 
-    @derived
+    @cached_property
     def enumerated(self) -> Array:
-        """Which combinations the space holds, on axes that broadcast to those of the grid."""
+        """Mask of the combinations that belong to the space, on axes that broadcast to the grid."""
         return enumerated(self.space, self.columns)
 
-    @derived
+    @cached_property
     def violations(self) -> list[tuple[str, Array]]:
-        """Counted rules besides those on networks, in the order of checking: the reason, and which cells fail."""
+        """Counted rules except network rules, in the order of checking: the reason, and the mask of failing cells."""
         violations: list[tuple[str, Array]] = []
         for rule in self.space.rules.counted:
             failed = self._fails(rule)
             if failed.any():
                 violations.append((rule.reason, failed))
-            if failed.all():
+            if failed.all():  # no cell is left to explain, and memory need not be computed
                 return violations
         self.needed = self._needed([failed for _, failed in violations])
         usable_of = self.space.system.usable
@@ -231,7 +233,7 @@ class Grid:
         return violations
 
     def _needed(self, failed: Sequence[Array]) -> tuple[Bytes, Bytes]:
-        """Return bytes that cells need of the two tiers; nothing of nodes of which all have failed, where many have."""
+        """Return the bytes that cells need of both tiers; 0 for nodes without a valid cell, if there are many."""
         left = np.ones(len(self.nodes), bool)
         for cells in failed:
             left &= ~np.atleast_1d(cells).all(axis=tuple(range(np.ndim(cells) - 1)))
@@ -249,7 +251,7 @@ class Grid:
         return found[0], found[1]
 
     def _fails(self, rule: Rule) -> Array:
-        """Return which cells a rule rejects; one that reads nothing of a node but its unit is asked once a unit."""
+        """Return the cells that a rule rejects; check once per unit if the rule reads only fields of units."""
         columns, of_units = self.columns.columns, self.nodes.unit_columns
         own = (name for name in self.space.rules.read(rule) if name not in of_units)
         if any(np.shape(columns[name])[-1:] == (len(self.nodes),) for name in own):
@@ -257,9 +259,9 @@ class Grid:
         failed = np.atleast_1d(~rule.holds(self._requests({**columns, **of_units})))
         return failed if failed.shape[-1] == 1 else failed[..., self.nodes.unit]
 
-    @derived
+    @cached_property
     def fits(self) -> Array:
-        """Which enumerated cells of the memory grid can run, networks apart."""
+        """Mask of enumerated cells of the memory grid that can run, ignoring networks."""
         good = np.broadcast_to(self.enumerated, self.shape).copy()
         for _, failed in self.violations:
             good &= ~failed
@@ -267,22 +269,23 @@ class Grid:
 
     @property
     def feasible(self) -> bool:
-        """Whether any execution of the tile can run."""
+        """True if any execution of the tile can run."""
         return bool((self.fits & (self._multiplicity > 0)).any())
 
     def reached(self, *, mbs_break: bool) -> Array:
-        """Which cells the search visits: with `mbs_break` none after the first microbatch size that fails."""
+        """Return the cells that the search visits; with `mbs_break`, none after the first failing microbatch size."""
         visited = np.broadcast_to(self.enumerated, self.shape)
         if not mbs_break:
             return visited
         failed = visited & ~(self.fits & (self._multiplicity > 0))
-        before: Array = np.cumsum(failed, axis=-1) - failed  # failures before each node
+        # A node is visited if no node of its run of microbatch sizes failed before it.
+        before: Array = np.cumsum(failed, axis=-1) - failed
         return np.asarray(visited & (before == before[..., self.nodes.starts]))
 
     def count(self, *, mbs_break: bool = False, splits: Splits | None = None) -> Counts:
-        """Count executions and the reasons of the infeasible ones, and drop what is not reached.
+        """Count executions and infeasibility reasons, and drop cells that the search does not visit.
 
-        Where `splits` are given, the executions of each are added to them.
+        The executions of each split of the processors are added to `splits` if given.
         """
         visited = self.reached(mbs_break=mbs_break)
         cells = np.bincount(self.nodes.unit, _by_node(visited), len(self.nodes.units))
@@ -299,9 +302,10 @@ class Grid:
             if splits is not None:
                 for reason in {*unfit.tolist()}:
                     self._share_out(splits, reason, places, lost * (unfit == reason))
-        if mbs_break:
+        if mbs_break:  # cells after the first failure are not visited, although they may fit
             self.fits &= visited
         left = visited.copy() if self.violations else visited
+        # An execution counts for the first rule that it breaks.
         for reason, failed in self.violations:
             here = left & failed
             each = _by_node(here) * self._multiplicity
@@ -320,7 +324,7 @@ class Grid:
         return counts
 
     def _share_out(self, splits: Splits, reason: str, units: Array, numbers: Array) -> None:
-        """Add numbers of executions, each of a unit, to those of their splits."""
+        """Add numbers of executions, given by unit, to the splits of the units."""
         of_units = np.bincount(units, numbers, len(self.nodes.units)).astype(np.int64).tolist()
         for unit, number in zip(self.nodes.units, of_units, strict=True):
             if number:
@@ -328,27 +332,27 @@ class Grid:
                 splits.setdefault(split, Counter())[reason] += number
 
     def _nearest_miss(self, reason: str, cells: Array) -> float:
-        """Return the fewest bytes by which cells do not fit a tier."""
+        """Return the smallest number of bytes by which a cell exceeds a tier."""
         place = MEMORY_REASONS.index(reason)
-        least = np.where(
-            cells, self.needed[place], np.inf
-        ).min()  # faster than a minimum under a mask
+        # faster than a minimum under a mask
+        least = np.where(cells, self.needed[place], np.inf).min()
         return float(least - self.space.system.usable[place])
 
 
 def _by_node(cells: Array) -> Array:
-    """Count cells of each node."""
+    """Return the number of true cells of each node."""
     flat = cells.reshape(-1, cells.shape[-1])
-    small = np.uint8 if len(flat) <= MOST_SMALL else np.int64  # sums of bytes are many at once
+    small = np.uint8 if len(flat) <= MOST_SMALL else np.int64  # SIMD adds many bytes at once
     return np.add.reduce(flat, axis=0, dtype=small).astype(np.int64)
 
 
 def enumerated(space: Space, columns: Columns) -> Array:
-    """Return which executions of a grid the space holds.
+    """Return a mask of the executions of a grid that belong to the space.
 
-    Published counting has no loop over offloaded activations with full recomputation, unless it is added. It tries the
-    microbatch sizes whose tokens divide over tensor parallelism, which with several lengths are not those of a unit.
-    That units have the variants of the executions is known (:meth:`~calculon.search.space.Space.fitting`).
+    The published enumeration has no offloading of activations with full recomputation, unless it is added. It tries
+    microbatch sizes whose tokens divide over tensor parallelism; with several sequence lengths these are not the sizes
+    of a unit. The caller already knows that the units have these variants
+    (:meth:`~calculon.search.space.Space.fitting`).
     """
     held = np.array(True)
     if len(space.lengths) > 1:

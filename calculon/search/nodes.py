@@ -1,38 +1,38 @@
-"""The nodes of a tile: units with their chunks, variants and microbatch sizes, one after the other."""
+"""Nodes of a tile: combinations of unit, chunks, variant and microbatch size in a flat array."""
 
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from calculon.base.arrays import derived, forget
+from calculon.base.arrays import cached_property, forget
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array
 from calculon.declarations.axes import PUBLISHED_AXES
 from calculon.declarations.scope_choices import BatchChoice
 from calculon.plan.choices import members
-from calculon.plan.columns import held
+from calculon.plan.columns import encoded
 from calculon.plan.schedule import shard_count
 from calculon.search.candidates import REPLICATED, VARIANT
 from calculon.search.cost_tables import CostTables
 from calculon.search.space import Space, Unit, Values
 
 OF_NODES = ("unit", "chunks", "variant", "microbatch", "first_block", "number")
-"""What each node has of its own."""
+"""Fields with one value per node."""
 
 
 @dataclass(frozen=True)
 class Nodes:
-    """Nodes of units that are alike (:func:`alike`).
+    """Nodes of similar units (:func:`alike`).
 
-    Microbatch sizes of the same unit, chunks and variant follow each other, ascending.
+    Nodes of the same unit, chunks and variant are adjacent, with ascending microbatch sizes.
 
     Attributes:
-        choice: The strategies of a batch that all of them share.
+        choice: Batch strategies of all nodes.
         units: The units.
-        unit (shape (nodes,)): Number of the unit of each node.
-        chunks, variant, microbatch (shape (nodes,)): Model chunks of a stage, number of the variant, microbatch size.
-        first_block, number (shape (nodes,)): Block row of the node's unit and microbatch size; what both and the chunks
-            add to the number of an execution.
+        unit (shape (nodes,)): Index of the unit of each node.
+        chunks, variant, microbatch (shape (nodes,)): Model chunks of a stage, index of the variant, microbatch size.
+        first_block, number (shape (nodes,)): Block row of the unit and microbatch size; contribution of unit, chunks
+            and microbatch size to the number of an execution.
     """
 
     space: Space
@@ -50,13 +50,13 @@ class Nodes:
         return len(self.unit)
 
     def take(self, some: Array) -> "Nodes":
-        """Return some of the nodes, in their order."""
+        """Return selected nodes in their order."""
         own = (getattr(self, name)[some] for name in OF_NODES)
         return Nodes(self.space, self.tables, self.choice, self.units, *own)
 
     @staticmethod
     def joined(parts: "Sequence[Nodes]") -> "Nodes":
-        """Return the nodes of several that have the same tables and strategies, one after the other."""
+        """Concatenate nodes that have the same tables and batch strategies."""
         units = [unit for one in parts for unit in one.units]
         before = np.cumsum([0, *(len(one.units) for one in parts)])
         number = np.concatenate(
@@ -65,15 +65,15 @@ class Nodes:
         others = (np.concatenate([getattr(one, n) for one in parts]) for n in OF_NODES[1:])
         return Nodes(parts[0].space, parts[0].tables, parts[0].choice, units, number, *others)
 
-    @derived
+    @cached_property
     def unit_columns(self) -> dict[str, Array]:
-        """What units fix, as columns of shape (units,)."""
+        """Values that units fix, as columns of shape (units,)."""
         names = (*(axis.degree for axis in PUBLISHED_AXES), "batch_size")
         return {n: np.array([getattr(u, n) for u in self.units]) for n in names}
 
-    @derived
+    @cached_property
     def columns(self) -> dict[str, Array]:
-        """What nodes fix, as columns: of shape (nodes,), or a single value that all share."""
+        """Values that nodes fix, as columns: of shape (nodes,), or scalars that all nodes share."""
         return {
             **self.space.rules.constants,
             **{name: values[self.unit] for name, values in self.unit_columns.items()},
@@ -84,14 +84,14 @@ class Nodes:
         }
 
     def release_columns(self) -> None:
-        """Give the memory of what follows from the nodes free; it is laid out again where it is asked for."""
+        """Release derived columns; they are computed again on the next access."""
         forget(self, "columns", "block_rows", "numbers", "starts")
 
     @property
     def _shared(self) -> dict[str, Array]:
-        """What all nodes share since they share the strategies of a batch: single values."""
+        """Scalars that all nodes share because they share the batch strategies."""
         return {
-            name: np.array(held(name, getattr(self.choice, name)))
+            name: np.array(encoded(name, getattr(self.choice, name)))
             for name in members(BatchChoice)
             if name in VARIANT
         }
@@ -106,7 +106,7 @@ class Nodes:
         assert (values == found).all(), name
         return found
 
-    @derived
+    @cached_property
     def block_rows(self) -> Array:
         """Rows of the block table: shape (tensor networks, nodes)."""
         networks = self.tables.networks(self.units[0])
@@ -119,21 +119,21 @@ class Nodes:
         shards = shard_count(sharding[:, None], columns["dp_shard"], ranks)
         return self.tables.step_rows(columns["tensor_par"], self.variant, shards)
 
-    @derived
+    @cached_property
     def numbers(self) -> Array:
-        """What each node adds to the number of an execution."""
+        """Contribution of each node to the number of an execution."""
         return np.asarray(self.number + self.space.variant_numbers[self.variant])
 
-    @derived
+    @cached_property
     def starts(self) -> Array:
-        """The first node of the run of microbatch sizes that each node is in: shape (nodes,)."""
+        """First node of the run of microbatch sizes that contains each node: shape (nodes,)."""
         same = (self.unit, self.chunks, self.variant)
         new = np.concatenate([[True], np.logical_or.reduce([c[1:] != c[:-1] for c in same])])
         return np.maximum.accumulate(np.where(new, np.arange(len(new)), 0))
 
 
 def alike(space: Space, units: Sequence[Unit]) -> Iterator[list[Unit]]:
-    """Yield units whose loops over networks and over data parallelism have the same candidates."""
+    """Group units whose loops over networks and data parallelism have the same candidates."""
     kinds: dict[tuple[Values, ...], list[Unit]] = {}
     for unit in units:
         networks = (
@@ -147,13 +147,14 @@ def alike(space: Space, units: Sequence[Unit]) -> Iterator[list[Unit]]:
 def nodes_of(
     tables: CostTables, choice: BatchChoice, units: Sequence[Unit], variants: Array, most: int
 ) -> Iterator[Nodes]:
-    """Yield all nodes of units that are alike with variants of a choice, at most a given number at once."""
+    """Yield all nodes of similar units with variants of a choice, in parts of at most `most` nodes."""
     pending: list[tuple[Unit, Array]] = []
     count = 0
     for unit in units:
         own = variants[tables.space.fitting(unit)[variants]]
         each = len(unit.interleavings) * len(unit.microbatches)
         while len(own):
+            # As many variants as still fit; at least one for an empty part, so that every part makes progress.
             room = max(1, (most - count) // each) if count < most else 0
             if not room or (pending and room * each > most - count):
                 yield _laid_out(tables, choice, pending)
@@ -169,7 +170,7 @@ def nodes_of(
 def _laid_out(
     tables: CostTables, choice: BatchChoice, parts: Sequence[tuple[Unit, Array]]
 ) -> Nodes:
-    """Lay the nodes of some variants of units out."""
+    """Lay out the nodes of units with some of their variants."""
     columns: list[tuple[Array, ...]] = []
     for place, (unit, variants) in enumerate(parts):
         chunks, sizes, blocks, numbers = tables.of_unit(unit)

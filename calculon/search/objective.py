@@ -1,4 +1,4 @@
-"""What a search looks for: any statistic, larger or smaller."""
+"""Objectives of a search: a statistic to maximize or minimize."""
 
 from collections.abc import Callable
 from functools import partial
@@ -23,24 +23,24 @@ if TYPE_CHECKING:
 SENSES = ("max", "min")
 
 LARGER = ("samples/s", "tokens/s", "requests/s", "FLOP/s", "fraction", "tokens/USD", "tokens")
-"""Units of which more is better."""
+"""Units of statistics that are better when larger."""
 
 MEMORY = tuple(column.name for column in columns(Capacity))
-"""Statistics of the memory that processors need."""
+"""Statistics of the required memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """A statistic and a sense; its *score* is larger for better executions."""
+    """Statistic and sense; its *score* is larger for better executions."""
 
     statistic: Column
     sense: str
 
     @classmethod
     def parse(cls, text: str, where: str = "objective", *, whole_runs: bool = False) -> "Objective":
-        """Read ``STATISTIC[:max|min]``; the sense defaults to what is better for it. Errors name the argument `where`.
+        """Read ``STATISTIC[:max|min]``; the sense defaults to the better direction. Errors name the argument `where`.
 
-        With `whole_runs` figures of whole runs are statistics, too.
+        With `whole_runs`, figures of training runs are statistics too.
 
         Raises:
             SpecError: For an unknown statistic (with the nearest names) or sense.
@@ -52,7 +52,7 @@ class Objective:
     def read(
         cls, text: str, find: Callable[[str], Column], where: str = "objective"
     ) -> "Objective":
-        """Read ``NAME[:max|min]`` of what `find` knows by name; errors as of :meth:`parse`."""
+        """Read ``NAME[:max|min]``; `find` returns the statistic of a name. Errors as of :meth:`parse`."""
         name, colon, sense = text.partition(":")
         statistic = find(name)
         if not colon:
@@ -62,31 +62,30 @@ class Objective:
         return cls(statistic, sense)
 
     def score(self, record: "Batch | WholeRun") -> Array:
-        """Return the scores of executions, or of their runs, on the axes that the statistic depends on."""
+        """Return the scores of executions or training runs, on the axes that the statistic depends on."""
         return self.value(self.statistic.of(record))
 
     def value(self, score: Array) -> Array:
-        """Return the statistic from scores, or scores from it."""
+        """Return the statistic for scores, or the scores for a statistic."""
         return score if self.sense == "max" else np.negative(score)
 
     @property
     def of_memory(self) -> bool:
-        """Whether it is memory that processors need, which follows without any time."""
+        """True for required memory, which is known before any time is computed."""
         return self.statistic.name in MEMORY
 
     @property
     def of_runs(self) -> bool:
-        """Whether it is a figure of whole runs."""
+        """True for a figure of training runs."""
         return self.statistic.name in RUN_FIGURES
 
     def bound(
         self, time_lower_bound: Callable[[], Seconds], batch_size: Count, tokens: Count
     ) -> Array | None:
-        """Return a score that no execution of at least this time exceeds; nothing where time says nothing.
+        """Return an upper bound of the score of executions with at least this time; None if time gives no bound.
 
-        A rate is that of the samples, or the tokens, of a batch.
-
-        The last digits of a time depend on the order of its sum; the bound gives them away.
+        Rates are per sample or token of a batch. The last digits of a time depend on the order of summation; the bound
+        is relaxed by 1e-9 to allow for them.
         """
         slack = 1 - 1e-9
         if (self.statistic.name, self.sense) == ("sample_rate", "max"):
@@ -99,13 +98,13 @@ class Objective:
 
 
 def known_statistic(name: str, where: str, *, whole_runs: bool = False) -> Column:
-    """Return a statistic, or with `whole_runs` also a figure of whole runs, by its name, a short one, or in words.
+    """Return a statistic, or with `whole_runs` a figure of training runs, by name, short name, or description.
 
     >>> known_statistic("time", "objective") is known_statistic("Time of one iteration", "objective")
     True
 
     Raises:
-        SpecError: When there is none of this name; the hint has the nearest, or says what makes it known.
+        SpecError: For an unknown name; the hint names the nearest statistic, or an option that adds this statistic.
     """
     if whole_runs and name in RUN_FIGURES:
         return RUN_FIGURES[name]
@@ -114,22 +113,22 @@ def known_statistic(name: str, where: str, *, whole_runs: bool = False) -> Colum
     except KeyError:
         known = [c.name for c in columns(CorrectedStats)] + [*RUN_FIGURES] * whole_runs
         known += SHORT
-        usual = f"such as {', '.join(SHORT)}; all: calculon describe stats"
+        usual = f"examples: {', '.join(SHORT)}; all: calculon describe stats"
         hint = of_a_run(name) or nearest(name, known) or usual
         raise SpecError(where, Problem("", "a statistic", repr(name), hint)) from None
 
 
 def statistic_name(text: str) -> str:
-    """Return the name of the statistic that a text means, also a short one or its words; any other text as it is."""
+    """Return the name of the statistic that a text means, by short name or description; other text is unchanged."""
     known = {**{one.name: one.name for one in columns(CorrectedStats)}, **SHORT}
     words = {one.help.lower(): one.name for one in columns(CorrectedStats)}
     return known.get(text) or known.get(text.lower()) or words.get(text.lower(), text)
 
 
 def of_a_run(name: str) -> str:
-    """Return the hint that makes a figure of whole runs known; empty for any other name."""
+    """Return the hint that makes a figure of training runs available; empty for any other name."""
     return (
-        "it is a figure of a whole run: add --tokens 15T, or --campaign (campaign={...} in Python)"
+        "it describes a training run: add --tokens 15T, or --campaign (campaign={...} in Python)"
         if name in RUN_FIGURES
         else ""
     )
@@ -139,7 +138,7 @@ def check_statistic(name: str, where: str, edition: Edition) -> None:
     """Refuse a statistic that an edition does not compute.
 
     Raises:
-        SpecError: Which names the edition that does.
+        SpecError: With the edition that computes it.
     """
     computed = {c.name for c in edition.columns}
     if name in {c.name for c in columns(CorrectedStats)} - computed:
@@ -148,5 +147,5 @@ def check_statistic(name: str, where: str, edition: Edition) -> None:
 
 
 def _natural_sense(statistic: Column) -> str:
-    """Rates and efficiencies should be large, everything else small."""
+    """Return max for rates and efficiencies, and min for other statistics."""
     return "max" if statistic.unit.symbol in LARGER else "min"

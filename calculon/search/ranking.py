@@ -1,4 +1,4 @@
-"""What a search keeps: the best by one statistic, the best of each split, or the front of several."""
+"""Rankings of a search: the best executions by one statistic, the best of each split, or a Pareto front."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -7,23 +7,24 @@ import numpy as np
 
 from calculon.base.units import Array
 from calculon.plan.plan import NAMES
+from calculon.search.conditions import Condition
 from calculon.search.grid import WITHIN
 from calculon.search.objective import Objective, known_statistic
 from calculon.search.search_counts import beaten, pareto_front
 from calculon.search.space import Space
 from calculon.search.tile import Chosen, Rows, Tile
-from calculon.search.where import Condition
 
 
 class Ranking(ABC):
-    """Keeps the best of the executions that it considers; the order in which it sees them does not matter.
+    """Base class of rankings; the result does not depend on the order of executions.
 
     Attributes:
-        objectives: What executions are ranked by.
-        threshold: Executions with a smaller score are of no interest any more.
-        scores (shape (objectives, executions)): Scores of what is kept, in no particular order; larger is better.
-        numbers, switches (shape (executions,)): Numbers of what is kept, and how many switches that has on: of equal
-            scores the fewest come first.
+        objectives: Objectives of the ranking.
+        threshold: Score below which executions cannot enter the ranking.
+        scores (shape (objectives, executions)): Scores of the kept executions, in no particular order; larger is
+            better.
+        numbers, switches (shape (executions,)): Numbers of the kept executions, and how many switches each has on:
+            ties are broken in favor of fewer switches.
     """
 
     threshold = -np.inf
@@ -37,42 +38,43 @@ class Ranking(ABC):
 
     @abstractmethod
     def upper_bound(self, tile: Tile, nodes: Array | None = None) -> Array | None:
-        """Return a score that no execution of a cell exceeds, for each cell of a tile; None where none is known.
+        """Return an upper bound of the score for each cell of a tile, or None if unknown.
 
-        Of some `nodes` of the tile a closer bound, which takes longer to find.
+        For selected `nodes` of the tile, return a closer bound, which takes longer to compute.
         """
 
     def least(self, numbers: Array) -> Array | float:
-        """Return the scores below which executions are of no interest any more, of executions or of their nodes.
+        """Return the scores below which executions or nodes cannot enter the ranking.
 
-        They are given by their numbers; what is added to a number within a node does not matter.
+        They are given by their numbers. Numbers of nodes are enough: the loops within a node do not matter.
         """
         return self.threshold
 
     def order(self, bounds: Array, numbers: Array) -> Array:
-        """Return the places of cells with these bounds and numbers of nodes, those first that are looked at first."""
+        """Return the order in which to visit cells, given their bounds and the numbers of their nodes."""
         return np.argsort(-bounds, kind="stable")
 
     @abstractmethod
     def keep(self, scores: Array, numbers: Array, switches: Array | int = 0) -> None:
-        """Take in executions: scores of shape (objectives, executions), numbers, and switches that are on."""
+        """Add executions: scores of shape (objectives, executions), numbers, and counts of enabled switches."""
 
     def ranked(self) -> tuple[Array, Array]:
-        """Return scores, of shape (objectives, executions), and numbers of what is kept, best first."""
-        # the last key counts most: the first objective, then the others, the switches, the order of the loops
+        """Return scores of shape (objectives, executions) and numbers of the kept executions, best first."""
+        # lexsort sorts by the last key first: the first objective, the other objectives, the switches, the loop order
         order = np.lexsort((self.numbers, self.switches, *-self.scores[::-1]))
         return self.scores[:, order], self.numbers[order]
 
     def _take(self, kept: Array) -> None:
-        """Drop what is not among the kept ones, given by their places."""
+        """Keep only selected executions, given by their indices."""
         self.scores, self.numbers = self.scores[:, kept], self.numbers[kept]
         self.switches = self.switches[kept]
 
     def consider(self, space: Space, rows: Rows) -> None:
-        """Keep of executions those whose networks fit, that meet the condition, and that are good enough."""
+        """Add executions whose networks fit, that meet the condition, and that reach the threshold."""
         first, *others = self.objectives
         least = self.least(rows.numbers)
         chosen = Chosen(rows, np.flatnonzero(rows.allowed & (rows.bound(first) >= least)))
+        # Cheap checks first: the condition and further objectives are computed for the few executions that are left.
         if not len(chosen):
             return
         score = first.value(chosen.values(first.statistic))
@@ -87,9 +89,9 @@ class Ranking(ABC):
 
 
 class Best(Ranking):
-    """The `count` best by one statistic; among equal scores the fewest switches, then the smallest numbers.
+    """The best `count` executions by one statistic; ties go to the fewest switches, then the smallest numbers.
 
-    Further statistics decide between equal scores before that, if there are `ties`.
+    Statistics in `ties` break ties first.
     """
 
     def __init__(
@@ -104,17 +106,17 @@ class Best(Ranking):
         super().__init__([objective, *ties], where)
         self._count, self._prune = count, prune
         self._waiting: list[tuple[Array, Array, Array]] = []
-        self._held = 0  # kept and waiting
-        self._limit = count  # the first threshold as soon as there is one
+        self._held = 0  # kept and waiting executions
+        self._limit = count  # first compression as early as possible, for an early threshold
 
     def upper_bound(self, tile: Tile, nodes: Array | None = None) -> Array | None:
-        """Return the best score that each cell may have, where the objective has a bound."""
+        """Return an upper bound of the score for each cell, or None if the objective has none."""
         return _upper_bound(self.objectives[0], tile, nodes) if self._prune else None
 
     def keep(self, scores: Array, numbers: Array, switches: Array | int = 0) -> None:
-        """Take in executions that reach the threshold.
+        """Add executions that reach the threshold.
 
-        They are sorted only when there are twice as many as wanted, so that a search for many stays linear.
+        Executions are sorted only when there are twice as many as requested: a search for many remains linear in time.
         """
         good = scores[0] >= self.threshold
         if not good.any():
@@ -126,7 +128,7 @@ class Best(Ranking):
             self._compress()
 
     def _compress(self) -> None:
-        """Join what waits, drop what is not among the best, and raise the threshold."""
+        """Merge waiting executions, keep the best, and raise the threshold."""
         kept = self.scores, self.numbers, self.switches
         scores, numbers, switches = zip(kept, *self._waiting, strict=True)
         self.scores, self.numbers = np.concatenate(scores, axis=1), np.concatenate(numbers)
@@ -146,25 +148,26 @@ class Best(Ranking):
 
 
 class BestOfEach(Ranking):
-    """The best by one statistic of each kind of execution; among equal scores as :class:`Best`.
+    """The best execution of each kind by one statistic; ties as in :class:`Best`.
 
     Args:
-        objective: What executions are ranked by.
-        stride: Executions whose numbers agree above it are of one kind: that of the loop ``pipeline_interleaving``
-            tells tensor degree, pipeline degree, batch and chunks apart (:attr:`~calculon.search.space.Space.strides`).
+        objective: Objective of the ranking.
+        stride: Executions whose numbers agree above the stride are of one kind: the stride of
+            ``pipeline_interleaving`` distinguishes tensor degree, pipeline degree, batch and chunks
+            (:attr:`~calculon.search.space.Space.strides`).
     """
 
     def __init__(self, objective: Objective, stride: int, where: Condition | None = None):
         super().__init__([objective], where)
         self._stride = stride
-        self._kinds = np.zeros(0, np.int64)  # of what is kept, ascending
+        self._kinds = np.zeros(0, np.int64)  # kinds of the kept executions, ascending
 
     def upper_bound(self, tile: Tile, nodes: Array | None = None) -> Array | None:
-        """Return the best score that each cell may have, where the objective has a bound."""
+        """Return an upper bound of the score for each cell, or None if the objective has none."""
         return _upper_bound(self.objectives[0], tile, nodes)
 
     def least(self, numbers: Array) -> Array | float:
-        """Return the score of the best of each kind; each kind has a threshold of its own."""
+        """Return the best score of the kind of each execution, which is the threshold of that kind."""
         if not len(self._kinds):
             return -np.inf
         kinds = numbers // self._stride
@@ -173,7 +176,7 @@ class BestOfEach(Ranking):
         return np.asarray(np.where(known, self.scores[0, places], -np.inf))
 
     def order(self, bounds: Array, numbers: Array) -> Array:
-        """Return the cells with the highest bound of each kind, then the next ones."""
+        """Return the cells with the highest bound of each kind first, then the second highest, and so on."""
         kinds = numbers // self._stride
         order = np.lexsort((-bounds, kinds))
         first = np.flatnonzero(np.diff(kinds[order], prepend=-1))
@@ -181,7 +184,7 @@ class BestOfEach(Ranking):
         return order[np.argsort(place, kind="stable")]
 
     def keep(self, scores: Array, numbers: Array, switches: Array | int = 0) -> None:
-        """Take in executions."""
+        """Add executions."""
         self.scores = np.concatenate([self.scores, scores], axis=1)
         self.switches = np.concatenate([self.switches, np.broadcast_to(switches, numbers.shape)])
         self.numbers = np.concatenate([self.numbers, numbers])
@@ -191,15 +194,16 @@ class BestOfEach(Ranking):
 
 
 class Front(Ranking):
-    """The executions that no other one beats in every statistic; of equal ones that with the fewest switches."""
+    """Pareto front: executions that no other execution dominates; the one with the fewest switches among equals."""
 
     def upper_bound(self, tile: Tile, nodes: Array | None = None) -> Array | None:
-        """Nothing: a front has no single threshold."""
+        """Return None: a front has no single threshold."""
         return None
 
     def keep(self, scores: Array, numbers: Array, switches: Array | int = 0) -> None:
-        """Take in executions."""
+        """Add executions."""
         switches = np.broadcast_to(switches, numbers.shape)
+        # A linear filter against the current front is much cheaper than a new front of all executions.
         if len(scores) == 2 and len(self.numbers):
             good = ~beaten(scores, self.scores)
             scores, numbers, switches = scores[:, good], numbers[good], switches[good]
@@ -210,7 +214,7 @@ class Front(Ranking):
 
 
 def _upper_bound(objective: Objective, tile: Tile, nodes: Array | None) -> Array | None:
-    """Return the best score that each cell may have, where the objective has a bound; closer ones of some nodes."""
+    """Return an upper bound of the score for each cell, or None; a closer bound for selected nodes."""
     if objective.of_memory:
         return _best_memory(objective, tile) if nodes is None else None
     if objective.of_runs:
@@ -222,13 +226,13 @@ def _upper_bound(objective: Objective, tile: Tile, nodes: Array | None) -> Array
 
 
 def _best_memory(objective: Objective, tile: Tile) -> Array:
-    """Return the best score of the executions that fit, of memory, which a grid knows without any time."""
+    """Return the best memory score of the executions of each cell that fit; no time is needed."""
     scores = np.where(tile.fits, objective.score(tile.memory), -np.inf)
     return np.asarray(scores.max(axis=WITHIN))
 
 
 def _best_run(objective: Objective, tile: Tile, nodes: Array | None) -> Array | None:
-    """Return the best score that each cell may have of a figure of whole runs, where it has a bound."""
+    """Return an upper bound of the score of a training-run figure for each cell, or None if it has none."""
     runs = tile.space.runs
     assert runs is not None
     if nodes is None:
@@ -237,7 +241,7 @@ def _best_run(objective: Objective, tile: Tile, nodes: Array | None) -> Array | 
 
 
 def _meets(where: Condition, space: Space, chosen: Chosen) -> Array:
-    """Return which executions meet a condition."""
+    """Return a mask of the executions that meet a condition."""
     plan = space.plan(chosen.numbers)
 
     def lookup(name: str) -> Array:

@@ -1,4 +1,4 @@
-"""From the arguments of a search to its space and its ranking; every mistake is told before any work."""
+"""Convert arguments of a search to its space and ranking; all errors are raised before the search starts."""
 
 import inspect
 import warnings
@@ -31,63 +31,62 @@ from calculon.inputs import Source
 from calculon.plan.columns import DEFAULTS
 from calculon.plan.plan import NAMES
 from calculon.search.candidates import EXTENSIONS
+from calculon.search.conditions import Condition
 from calculon.search.objective import Objective, check_statistic
+from calculon.search.overrides import OPTIONS, as_fields, checked
 from calculon.search.ranking import Best, Front, Ranking
-from calculon.search.restrict import OPTIONS, as_fields, checked
 from calculon.search.space import Space
-from calculon.search.where import Condition
 
 if TYPE_CHECKING:
     from calculon.campaign.read import CampaignSource
     from calculon.campaign.record import Campaign
-    from calculon.search.runs import Runs
+    from calculon.search.training_runs import TrainingRuns
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 _SPACE = """\
 model, system: As in :func:`calculon.estimate`.
-num_procs: Processors; ``"1k"`` is 1,024. They may also stand after the system.
-max_batch_size, datatype: Batch and type as ``llm-optimal-execution`` takes them, in place of `batch` and `dtype`:
-    sequences, exactly so many under a preset, which edition ``corrected`` has unless it is told otherwise; in
-    edition ``sc23`` each data-parallel degree runs the largest multiple of itself up to it. By default
-    ``float16`` then.
-batch, seq, dtype: As in :func:`calculon.plan`, and with its defaults. Without `max_batch_size` the edition is
+num_procs: Number of processors; ``"1k"`` is 1,024. It may also follow the system.
+max_batch_size, datatype: Batch and type as ``llm-optimal-execution`` takes them, instead of `batch` and `dtype`: the
+    batch is in sequences, exact under a preset, which edition ``corrected`` uses by default; in edition ``sc23`` it
+    is an upper limit for the largest multiple of each data-parallel degree. The type is ``float16`` by default.
+batch, seq, dtype: As in :func:`calculon.plan`, with its defaults. Without `max_batch_size` the edition is
     ``corrected``.
 where: Condition on statistics and execution fields, such as ``"total_time < 60 and tensor_par <= 8"``.
 fused: Candidates of ``fused_activation``; ``(False, True)`` tries both. By default true in edition ``sc23``,
     where it costs nothing, and false in ``corrected``.
-tensor_overlap, data_overlap: Whether overlap of tensor- and data-parallel traffic is tried.
-fix: Restrict execution fields to a value or to several: ``{"tensor_par": [4, 8], "weight_offload": False}``.
+tensor_overlap, data_overlap: True to try overlap of tensor- and data-parallel traffic.
+fix: Restrict execution fields to one or several values: ``{"tensor_par": [4, 8], "weight_offload": False}``.
 add: Values that the published enumeration leaves out, by field: ``attention_type`` (``"multiquery"``),
     ``batch_size`` (smaller ones, multiples of the data-parallel degree), ``pipeline_par`` (degrees with uneven
     stages), ``activations_offload`` (``True``: also with full recomputation), and in edition ``corrected``
     other values of the optional fields of an execution:
     {options}.
-    `fix` may set them as well, and alone sets ``mesh_order``, which stands for all networks.
-any_batch: Under a preset too, each data-parallel degree runs the largest multiple of itself up to the batch.
-campaign: Whole runs of the executions, of one batch and length: a name of the catalog, a file, or fields
-    (``{"tokens": "15T", "fleet": {"price": 2.5}}``). Their figures
-    (:class:`~calculon.declarations.run_figures.CampaignFigures`: ``days``, ``usd``, ...) are statistics then; a
-    deadline and budgets are conditions. Edition ``corrected``.
-edition: Edition of the cost model, or its name; with `max_batch_size` by default the one that the model needs:
-    ``sc23`` for the six published fields alone, ``corrected`` for a model that states more.
-preset: Framework whose options are tried, and no others: a name, or a file. By default that of
-    :func:`calculon.declarations.presets.usual_preset`, in edition ``sc23`` the published forms.
-**words: Further values of `fix`, by the words of plans: ``tp=[4, 8]``, ``pp=2``, ``sp=True``."""
+    `fix` can set them too, and it alone can set ``mesh_order``, which replaces all networks.
+any_batch: True to run the largest multiple of each data-parallel degree up to the batch, also under a preset.
+campaign: Training run of the executions with one batch and sequence length: a name of the catalog, a file, or
+    fields (``{"tokens": "15T", "fleet": {"price": 2.5}}``). It adds figures
+    (:class:`~calculon.declarations.run_figures.CampaignFigures`: ``days``, ``usd``, ...) as statistics; its
+    deadline and budgets become conditions. Edition ``corrected``.
+edition: Edition of the cost model, or its name; with `max_batch_size` by default ``sc23`` for models with the six
+    published fields only, else ``corrected``.
+preset: Framework whose options are tried exclusively: a name, or a file. By default the result of
+    :func:`calculon.declarations.presets.usual_preset`; in edition ``sc23`` the published options.
+**words: Additional values of `fix`, by the words of plans: ``tp=[4, 8]``, ``pp=2``, ``sp=True``."""
 
 _INSTEAD = {
     "fused_activation": "write fused=True, fused=False or fused=(False, True)",
     "no_tp_overlap": "write tensor_overlap=False",
     "no_dp_overlap": "write data_overlap=False",
 }
-"""What people mean by names that the command line, or a study, has."""
+"""Hints for names of the command line or of a study that Python spells differently."""
 
 
 def takes_space(function: Callable[P, R]) -> Callable[P, R]:
-    """Describe the arguments of a space in place of ``{space}``, and take words of plans as values of ``fix``.
+    """Insert the documentation of space arguments for ``{space}``, and accept words of plans as values of ``fix``.
 
-    The machine may come before the number of processors. Unknown arguments are refused with the known names.
+    The machine may come before the number of processors. Unknown arguments are refused with a hint.
     """
     known = tuple(inspect.signature(function).parameters)[:-1]
 
@@ -128,19 +127,19 @@ _WORDS = tuple(name for name in NAMES if name not in (*QUESTION_WORDS, "edition"
 
 
 def _meant(name: str, value: object, known: Sequence[str]) -> str:
-    """Say how to write what somebody means by an unknown argument."""
+    """Return a hint for an unknown argument."""
     return _INSTEAD.get(name) or meant_word(name, value, known)
 
 
 def meant_word(name: str, value: object, known: Sequence[str]) -> str:
-    """Return a hint for an unknown argument by name: what a part of the question is called, or the nearest word."""
+    """Return a hint for an unknown argument: the name of that part of the question, or the nearest word."""
     if word := QUESTION_WORDS.get(field_name(name)):
         return f"write {word}={value!r}"
     return nearest(name, [*known, *SHORT]) or nearest(name, _WORDS)
 
 
 def with_words(call: str, fix: object, words: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values of ``fix`` with those that the words of plans state: ``{"tp": [4, 8]}``.
+    """Return values of ``fix``, extended by values in the words of plans: ``{"tp": [4, 8]}``.
 
     Raises:
         SpecError: For a field that is stated twice, and for an empty list.
@@ -155,18 +154,18 @@ def with_words(call: str, fix: object, words: Mapping[str, Any]) -> dict[str, An
 
 
 _FILTERS = Lock()
-"""Filters of warnings are those of all threads: two that change them for a moment would leave a change behind."""
+"""Lock of the warning filters, which all threads share: two simultaneous changes would leave one behind."""
 
 
 def with_sequences(source: Source | Model, seq: int | str | None) -> tuple[Model, int]:
-    """Return a model with sequences as asked for, or of a usual length; and the length that it states itself."""
-    with _FILTERS, warnings.catch_warnings():  # whoever asks is told which sequences were taken
+    """Return a model with the requested or a usual sequence length, and the length that the model itself states."""
+    with _FILTERS, warnings.catch_warnings():  # results state the sequence length
         warnings.filterwarnings("ignore", ".*longest context", SpecWarning)
         model = inputs.model(source)
         length = asked_length(seq, model.seq_size)
         if length == model.seq_size:
             return model, length
-        if isinstance(source, Model) or source == STDIN:  # which is read once
+        if isinstance(source, Model) or source == STDIN:  # the input can be read only once
             return replace(model, seq_size=length), model.seq_size
         return inputs.model(inputs.Changed.of(source, {"seq_size": length})), model.seq_size
 
@@ -188,7 +187,7 @@ def asked_space(
         **choices: Further arguments of :func:`make_space`.
 
     Raises:
-        SpecError: As :func:`make_space`, and where a batch or a type is stated twice.
+        SpecError: As :func:`make_space`, and for a batch or a type that is stated twice.
     """
     for names, values in (("max_batch_size", "batch"), batches), (("datatype", "dtype"), datatypes):
         if None not in values:
@@ -232,10 +231,10 @@ def make_space(
     preset: str | None = None,
     campaign: "CampaignSource | None" = None,
 ) -> Space:
-    """Check and make a space; the arguments are those of :func:`calculon.search`.
+    """Check the arguments of :func:`calculon.search` and create the space.
 
     Raises:
-        SpecError: For malformed inputs: before any work, and with what was expected.
+        SpecError: For malformed arguments, with the expected values.
     """
     model, system = inputs.model(model), inputs.system(system)
     if datatype not in list(system.datatypes):
@@ -295,11 +294,11 @@ def default_preset(model: Model, system: System, num_procs: int, *asked: Mapping
 
 
 def one_stretch(source: "CampaignSource") -> "Campaign":
-    """Return the campaign of a search: every step of it is the execution that is looked for.
+    """Return the campaign of a search, all of whose steps are the same execution.
 
     Raises:
-        SpecError: When there is no such campaign, for everything wrong with it, for one without a length, and for one
-            whose batch or sequences change.
+        SpecError: For an unknown or invalid campaign, for one without a length, and for one whose batch or sequence
+            length changes.
     """
     from calculon.campaign.read import read_campaign
 
@@ -313,25 +312,25 @@ def one_stretch(source: "CampaignSource") -> "Campaign":
 
 
 def check_one_stretch(found: "Campaign") -> None:
-    """Refuse a campaign whose batch or sequences change: a search is of one step.
+    """Refuse a campaign whose batch or sequence length changes: a search evaluates one kind of step.
 
     Raises:
         SpecError: For one with phases or ramps.
     """
     several = [name for name in ("phases", "batch_ramp", "seq_ramp") if getattr(found, name)]
     if several:
-        wanted = "a campaign of one stretch: a search is of one batch and length of sequences"
+        wanted = (
+            "a campaign with one batch and sequence length: a search evaluates one kind of step"
+        )
         alone = found.document.get("tokens")
         length = "" if alone is None else f"state its length alone (--tokens {alone}), or "
-        hint = (
-            f"{length}leave out {', '.join(several)}; `calculon campaign` has runs of several parts"
-        )
+        hint = f"{length}leave out {', '.join(several)}; `calculon campaign` runs campaigns of several phases"
         parts = "a part with its own batch or length" if len(found.phases) == 1 else "several parts"
         raise SpecError(found.name, Problem(several[0], wanted, parts, hint))
 
 
 def _check_framework(preset: Preset, options: Mapping[str, Mapping[str, Sequence[Any]]]) -> None:
-    """Refuse values that the framework does not have."""
+    """Refuse values that the framework does not support."""
     for option, fields in options.items():
         found = (
             preset.problem(name, value, f"{option}.{name}")
@@ -345,7 +344,7 @@ def _check_framework(preset: Preset, options: Mapping[str, Mapping[str, Sequence
 def _check_arithmetic(
     system: System, datatype: str, options: Mapping[str, Mapping[str, Sequence[Any]]]
 ) -> None:
-    """Refuse matrix arithmetic and recipes that the system does not have, or that are wider than what is stored."""
+    """Refuse matrix types and recipes that the system does not support, or that are wider than the stored type."""
     stored = DATATYPE_BYTES[datatype]
     usable = ["same", *(t for t in system.matmul_types if MATMUL_BYTES[t] <= stored)]
     for option, values in options.items():
@@ -358,16 +357,16 @@ def _check_arithmetic(
                 wanted = (
                     f"a recipe that {system.name} runs: {', '.join((NO_RECIPE, *system.recipes))}"
                 )
-                hint = "ext.recipes of a system states what it runs: calculon describe system"
+                hint = "ext.recipes of a system lists its recipes: calculon describe system"
                 raise SpecError(
                     "search", Problem(f"{option}.fp8_recipe", wanted, repr(value), hint)
                 )
 
 
 def needed_edition(model: Model, preset: str | None = None, *, runs: bool = False) -> str:
-    """Return the edition that a search needs: the published one for published fields of a model, without a preset.
+    """Return the edition that a search needs: ``sc23`` for models with published fields only and without a preset.
 
-    Whole `runs` are known in edition ``corrected`` alone.
+    Training `runs` need edition ``corrected``.
     """
     return CORRECTED if model.extensions or preset is not None or runs else PUBLISHED
 
@@ -380,7 +379,7 @@ def check_edition(
     *,
     runs: bool = False,
 ) -> None:
-    """Refuse fields of a model or of a search that the published edition does not know, and whole `runs`.
+    """Refuse fields of a model or of a search, and training `runs`, that the published edition does not support.
 
     Raises:
         SpecError: With the first of them.
@@ -409,9 +408,9 @@ def make_ranking(
     pareto: Sequence[str] | None = (),
     where: str | None = None,
     edition: Edition | str = SC23,
-    runs: "Runs | None" = None,
+    runs: "TrainingRuns | None" = None,
 ) -> Ranking:
-    """Make the ranking that options ask for, of whole `runs` where they are asked about.
+    """Create the ranking for the given options; with `runs` it can use figures of training runs.
 
     Errors as in :func:`calculon.search`.
     """
@@ -430,12 +429,12 @@ def make_ranking(
 
 
 def make_condition(
-    where: str | None, edition: Edition | str = SC23, runs: "Runs | None" = None
+    where: str | None, edition: Edition | str = SC23, runs: "TrainingRuns | None" = None
 ) -> Condition | None:
-    """Read a condition, with the limits of a campaign beside it; nothing for None without such limits.
+    """Parse a condition and add the limits of a campaign; return None if there is neither.
 
     Raises:
-        SpecError: For anything but a condition as a text.
+        SpecError: For an invalid condition.
     """
     given: object = where
     if given is not None and not isinstance(given, str):
@@ -443,6 +442,7 @@ def make_condition(
         raise SpecError("search", Problem("where", wanted, inputs.found(given)))
     if given is not None:
         _checked(Condition.parse(given, whole_runs=runs is not None), edition, runs)
+    # The parentheses keep an `or` of the user from binding weaker than the limits.
     texts = [*(() if given is None else (f"({given})",)), *(() if runs is None else runs.limits)]
     if not texts:
         return None
@@ -450,21 +450,25 @@ def make_condition(
     return _checked(Condition.parse(text, whole_runs=runs is not None), edition, runs)
 
 
-def _checked(condition: Condition, edition: Edition | str, runs: "Runs | None") -> Condition:
-    """Refuse names in a condition that the edition does not compute, or that the campaign leaves open."""
+def _checked(
+    condition: Condition, edition: Edition | str, runs: "TrainingRuns | None"
+) -> Condition:
+    """Refuse names in a condition that the edition does not compute, or that the campaign leaves undefined."""
     for name in condition.names:
         _check_name(name, "where", edition, runs)
     return condition
 
 
-def _check_name(name: str, argument: str, edition: Edition | str, runs: "Runs | None") -> None:
+def _check_name(
+    name: str, argument: str, edition: Edition | str, runs: "TrainingRuns | None"
+) -> None:
     check_statistic(name, argument, find_edition(edition))
     if runs is not None:
         runs.check_known(name, argument)
 
 
 def _objective(
-    argument: str, text: object, edition: Edition | str, runs: "Runs | None"
+    argument: str, text: object, edition: Edition | str, runs: "TrainingRuns | None"
 ) -> Objective:
     if isinstance(text, str):
         objective = Objective.parse(text, whole_runs=runs is not None)
@@ -475,7 +479,7 @@ def _objective(
 
 
 def _one_count(value: object) -> int:
-    """Return the processor count; several of them are several searches."""
+    """Return the processor count; refuse several counts, which need one search each."""
     several = (isinstance(value, str) and set(value) & set(",:")) or (
         isinstance(value, Iterable)
         and not isinstance(value, str)
@@ -495,7 +499,7 @@ def _one_count(value: object) -> int:
 
 
 def _switches(fused: object) -> tuple[bool, ...]:
-    """Return the candidates of fused activation, each once."""
+    """Return the distinct candidates of fused activation."""
     several = isinstance(fused, Iterable) and not isinstance(fused, (str, bytes, Mapping))
     values: tuple[Any, ...] = tuple(fused) if several else (fused,)  # type: ignore[arg-type]
     if not values or not all(isinstance(value, (bool, np.bool_)) for value in values):
@@ -505,7 +509,7 @@ def _switches(fused: object) -> tuple[bool, ...]:
 
 
 def stated_fields(option: str, values: object) -> dict[str, Any]:
-    """Return the values of ``fix`` or ``add``: plain ones, or tuples of them."""
+    """Return the values of ``fix`` or ``add`` by field: plain values, or tuples of them."""
     if values is None:
         return {}
     given = inputs.as_mapping(values)
@@ -521,10 +525,10 @@ def stated_fields(option: str, values: object) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Return an array, a set or another iterable as a tuple, and a number of an array as a plain one."""
+    """Return iterables as tuples, and NumPy scalars as Python scalars."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, (set, frozenset)):
-        value = sorted(value, key=str)
+        value = sorted(value, key=str)  # a set has no order, but numbers of executions depend on it
     several = isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping))
     return tuple(value) if several else value

@@ -1,4 +1,4 @@
-"""The Pareto front of scores, and the counts of a search; neither depends on the order of its parts."""
+"""Pareto fronts of scores, and counts of a search; both are independent of the order in which tiles are searched."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -9,12 +9,13 @@ from calculon.base.units import Array
 
 
 def pareto_front(scores: Array, numbers: Array, switches: Array | int = 0) -> Array:
-    """Return which executions are not dominated, as indices; of equal ones that with fewest switches, then the first.
+    """Return the indices of executions that are not dominated; among equals the one with the fewest switches.
 
-    Sorted by the first statistic, an execution can only be dominated by one before it: each survivor strikes out in
-    one sweep everything behind it that is no better anywhere.
+    Remaining ties go to the smallest number. After sorting by the first statistic, an execution can only be dominated
+    by an earlier one: each survivor removes all later executions that are nowhere better in a single pass.
     """
     order = np.lexsort((numbers, np.broadcast_to(switches, numbers.shape), *-scores[::-1]))
+    # Two objectives: a running maximum finds the front in linear time
     if len(scores) == 2 and len(order):
         second = scores[1, order]
         better = second[1:] > np.maximum.accumulate(second)[:-1]
@@ -28,7 +29,7 @@ def pareto_front(scores: Array, numbers: Array, switches: Array | int = 0) -> Ar
 
 
 def beaten(scores: Array, front: Array) -> Array:
-    """Return which executions one of a front beats in one of two statistics, and is no worse in the other.
+    """Return a mask of the executions that a front of two statistics dominates.
 
     >>> beaten(np.array([[1.0, 3.0, 2.0], [2.0, 1.0, 2.0]]), np.array([[3.0, 1.0], [1.0, 2.0]])).tolist()
     [False, False, False]
@@ -36,9 +37,8 @@ def beaten(scores: Array, front: Array) -> Array:
     [True, True, True]
     """
     falling, rising = front[:, np.argsort(-front[0])]
-    last = (
-        np.searchsorted(-falling, -scores[0], side="right") - 1
-    )  # of those that are as good in the first
+    # the last of the front that is at least as good in the first statistic, and so the best in the second
+    last = np.searchsorted(-falling, -scores[0], side="right") - 1
     better = (rising[last] > scores[1]) | (
         (rising[last] == scores[1]) & (falling[last] > scores[0])
     )
@@ -46,20 +46,20 @@ def beaten(scores: Array, front: Array) -> Array:
 
 
 FEASIBLE = ""
-"""The reason of executions that can run."""
+"""Reason of executions that can run."""
 
 Splits = dict[tuple[int, int], Counter[str]]
-"""Executions of each tensor and pipeline degree, by the reason why they cannot run."""
+"""Counts of executions by tensor and pipeline degree and by infeasibility reason."""
 
 
 @dataclass
 class Counts:
-    """How many executions there are, how many can run, and why the others cannot.
+    """Counts of enumerated and feasible executions, and of infeasible ones by reason.
 
     Attributes:
-        total, good: Executions enumerated, and feasible ones among them.
+        total, good: Enumerated and feasible executions.
         reasons: Infeasible executions by the identifier of the first rule that fails.
-        nearest_miss: For each memory tier's reason, the fewest bytes by which an execution did not fit.
+        nearest_miss: Smallest number of bytes by which an execution did not fit, by the reason of the memory tier.
     """
 
     total: int = 0
@@ -69,7 +69,7 @@ class Counts:
 
     @property
     def bad(self) -> int:
-        """Executions that cannot run."""
+        """Number of executions that cannot run."""
         return self.total - self.good
 
     def add(self, other: "Counts") -> None:

@@ -1,4 +1,4 @@
-"""What a search from Python returns: the best executions as a table, as a frame, or one by one."""
+"""Result of a search: the best executions as a table, as a DataFrame, or as single estimates."""
 
 import math
 import operator
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, overload
 
 import numpy as np
 
-from calculon.base.display import Tabular, drawn
+from calculon.base.display import Tabular, draw_result
 from calculon.base.errors import Infeasible, Problem, SpecError, in_words
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array
@@ -25,31 +25,31 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from plotly.graph_objects import Figure as InteractiveFigure
 
-    from calculon.estimate.told_apart import Order
+    from calculon.estimate.comparison_confidence import Order
     from calculon.estimate.validated_runs import Belief
-    from calculon.search.runs import Runs
+    from calculon.search.training_runs import TrainingRuns
 
 
 FRONT = ("sample_rate", "proc_mem_tier1_cap_req")
-"""Objectives of a frontier where none are asked for."""
+"""Default objectives of a Pareto frontier."""
 
 
 @dataclass(frozen=True)
 class SearchResult(Tabular):
-    """The best executions of a space, best first: a sequence of estimates, each made when it is asked for.
+    """The best executions of a space, best first: a sequence of estimates that are created on access.
 
     Attributes:
         space: The space that was searched.
-        objectives: What the ranking is by.
-        counts: Executions enumerated, feasible, and why the others are not.
+        objectives: Objectives of the ranking.
+        counts: Enumerated and feasible executions, and infeasible ones by reason.
         numbers (shape (results,)): Numbers of the executions in the space.
         scores (shape (objectives, results)): Scores; larger is better.
-        splits: Executions of each tensor and pipeline degree by the reason why they cannot run, where a search tells
+        splits: Counts of executions by tensor and pipeline degree and by infeasibility reason, if the search counts
             them.
-        seconds: How long the search took.
-        risk: Risk of running out of memory that the search accepts first; None for any.
-        riskier: Number of the best execution whatever its risk of running out of memory, if the search preferred
-            others; else None.
+        seconds: Duration of the search.
+        risk: Largest accepted risk of running out of memory; None for any.
+        riskier: Number of the best execution at any risk of running out of memory, if the search excluded it; else
+            None.
 
     Examples:
         >>> from calculon import search
@@ -95,7 +95,7 @@ class SearchResult(Tabular):
         """The best execution.
 
         Raises:
-            Infeasible: When nothing was found; the reason is the most frequent one.
+            Infeasible: When the search found nothing; the reason is the most frequent one.
         """
         if len(self):
             return self[0]
@@ -104,14 +104,16 @@ class SearchResult(Tabular):
             procs = f"{self.space.num_procs:,} processors"
             raise Infeasible("nothing", f"no split of {procs} divides the model and the batch")
         if counts.good or not counts.reasons:
-            raise Infeasible("nothing", f"none of {counts.good:,} feasible executions is wanted")
+            raise Infeasible(
+                "nothing", f"none of {counts.good:,} feasible executions meets the condition"
+            )
         reason, times = counts.reasons.most_common(1)[0]
         message = f"none of {counts.total:,} executions can run ({in_words(reason)}: {times:,})"
         raise Infeasible(reason, message)
 
     @property
     def best_of_all(self) -> Estimate | None:
-        """The best execution whatever its risk of running out of memory; None if it is :attr:`best`."""
+        """The best execution at any risk of running out of memory; None if it is :attr:`best`."""
         if self.riskier is None:
             return None
         plan = self.space.plan(np.array([self.riskier]))
@@ -130,9 +132,10 @@ class SearchResult(Tabular):
     @cached_property
     def evaluation(self) -> Evaluation:
         """All statistics of the executions."""
-        space = self.space  # which names the edition, as a table without rows does not
+        space = self.space  # its edition is needed, because an empty table has none
         table = evaluate(space.model, self.plan, space.system, edition=space.edition)
         found = with_figures(space.runs, table)
+        # Search and evaluation share every formula: unequal results would mean wrong numbers of executions.
         for objective, scores in zip(self.objectives, self.scores, strict=True):
             again = found[objective.statistic.name]
             if not np.array_equal(again, objective.value(scores), equal_nan=True):
@@ -141,19 +144,19 @@ class SearchResult(Tabular):
 
     @cached_property
     def bounds(self) -> dict[str, Array]:
-        """The interval of the time of each execution (:func:`calculon.bounds`); empty in edition ``sc23``."""
-        from calculon.estimate.bounds import bounds  # a search does without
+        """Interval of the time of each execution (:func:`calculon.bounds`); empty in edition ``sc23``."""
+        from calculon.estimate.bounds import bounds  # most searches do not need it
 
         return bounds(self.space.model, self.evaluation, self.space.system)
 
     @property
     def names(self) -> dict[str, str]:
-        """What tables say of the question beside executions: model, system, and the preset; empty in ``sc23``."""
+        """Names in result tables: model, system and preset; empty in edition ``sc23``."""
         return self.space.names
 
     def beliefs(self) -> "list[Belief | None]":
-        """Return what measured runs say of each execution, as :attr:`Estimate.belief` does; nothing in ``sc23``."""
-        from calculon.estimate.validated_runs import belief  # a search does without
+        """Return the prediction interval of each execution (:attr:`Estimate.belief`); None in edition ``sc23``."""
+        from calculon.estimate.validated_runs import belief  # most searches do not need it
 
         space, found = self.space, self.evaluation
         rows = zip(*(found[name].tolist() for name in found.names), strict=True)
@@ -169,13 +172,13 @@ class SearchResult(Tabular):
 
     @cached_property
     def fastest(self) -> int:
-        """The rank of the execution with the highest rate; the first of equal ones."""
+        """Rank of the execution with the highest rate; the first one among equals."""
         return int(np.argmax(np.nan_to_num(self.evaluation["sample_rate"])))
 
     @cached_property
     def orders(self) -> "list[Order]":
-        """How sure it is that the fastest execution is faster than each; nothing in edition ``sc23``."""
-        from calculon.estimate.told_apart import orders  # a search does without
+        """Confidence that the fastest execution is faster than each execution; empty in edition ``sc23``."""
+        from calculon.estimate.comparison_confidence import orders  # most searches do not need it
 
         if self.edition == PUBLISHED or not len(self):
             return []
@@ -184,9 +187,9 @@ class SearchResult(Tabular):
         return orders(space.model, space.system, self.plan, stats, self.fastest)
 
     def winners(self) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-        """Yield execution fields, and statistics with the interval of the time, best first.
+        """Yield execution fields and statistics with the interval of the time, best first.
 
-        What is not finite is None, as JSON has no word for it.
+        Values that are not finite become None, as JSON cannot represent them.
         """
         found = self.evaluation
         columns = {name: found[name] for name in found.names} | self.bounds
@@ -205,17 +208,17 @@ class SearchResult(Tabular):
         return replace(found, preset=space.preset)
 
     def pareto(self, *objectives: str, where: str | None = None) -> "SearchResult":
-        """Search the same space for the executions that no other one beats in several statistics.
+        """Search the same space for executions that no other execution dominates in several statistics.
 
         Args:
-            objectives: ``STATISTIC[:max|min]`` each; by default the rate against the memory of a processor.
+            objectives: ``STATISTIC[:max|min]`` each; by default the sample rate and the memory of a processor.
             where: A condition, such as ``"proc_mem_tier1_cap_req < 70 * GiB"``.
 
         Returns:
-            The frontier, by the first objective best first; every execution of the space was considered.
+            The frontier of all executions of the space, sorted by the first objective, best first.
 
         Raises:
-            SpecError: For fewer than two objectives, and for statistics that the edition does not have.
+            SpecError: For fewer than two objectives, and for statistics that the edition does not compute.
 
         Examples:
             >>> from calculon import search
@@ -251,27 +254,28 @@ class SearchResult(Tabular):
     def plot(
         self, x: str = "", y: str = "", *, interactive: bool = False
     ) -> "Figure | InteractiveFigure":
-        """Draw two statistics of the executions, and those that no other one beats in both.
+        """Plot two statistics of the executions, and mark the Pareto front.
 
         Args:
-            x, y: ``STATISTIC[:max|min]``; by default the last and the first objective of a frontier, of other results
-                the memory of a processor and the rate. ``calculon plot pareto`` draws all executions of a space.
-            interactive: As the page in a browser draws it (extra ``web``), with the best of each split: a plotly
-                Figure.
+            x, y: ``STATISTIC[:max|min]``; by default the last and the first objective of a frontier, and for other
+                results the memory of a processor and the rate. ``calculon plot pareto`` draws all executions of a
+                space.
+            interactive: Return a plotly Figure as on the web page (extra ``web``), with the best execution of each
+                split.
 
         Raises:
-            SpecError: For an unknown statistic, and where the library is missing.
-            Infeasible: When nothing was found.
+            SpecError: For an unknown statistic, and if the library is missing.
+            Infeasible: When the search found nothing.
         """
-        return drawn(self, "pareto", interactive=interactive, x=x, y=y)
+        return draw_result(self, "pareto", interactive=interactive, x=x, y=y)
 
     @property
     def mfu(self) -> Array:
-        """Model FLOP utilisation of each execution as a share of 1, as :attr:`calculon.Evaluation.mfu`."""
+        """Model FLOP utilisation of each execution as a fraction, as :attr:`calculon.Evaluation.mfu`."""
         return self.evaluation.mfu
 
     def table(self) -> dict[str, Array]:
-        """Return a row for each execution, best first: fields, statistics, interval of the time, and what was asked."""
+        """Return fields, statistics, interval of the time, and inputs by name: a row for each execution, best first."""
         found = self.evaluation.table()
         del found["reason"]
         asked = {name: np.full(len(self), text, object) for name, text in self.names.items()}
@@ -289,11 +293,11 @@ class SearchResult(Tabular):
         return f"<SearchResult: {text}>"
 
 
-def with_figures(runs: "Runs | None", table: Evaluation) -> Evaluation:
-    """Return a table of executions with the figures of their whole runs, where these are asked about."""
-    return table if runs is None else table.beside(runs.figures(table))
+def with_figures(runs: "TrainingRuns | None", table: Evaluation) -> Evaluation:
+    """Add the figures of training runs to a table of executions, if there are runs."""
+    return table if runs is None else table.with_statistics(runs.figures(table))
 
 
 def _nullable(column: Array) -> list[float | None]:
-    """Return a column with None for what is not finite."""
+    """Return a column with None for values that are not finite."""
     return [value if math.isfinite(value) else None for value in column.tolist()]

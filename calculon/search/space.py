@@ -1,9 +1,9 @@
-"""The space of executions, and a number for every one of them.
+"""Space of executions, with a number for every execution.
 
-The published search nests its loops in a fixed order (:data:`~calculon.search.candidates.LOOPS`); an execution's
-*number* is the mixed-radix number of its positions in those loops. Numbers ascend in the published order, so that ties
-between equal results are broken as there (in edition ``corrected`` fewer switches come first), and a number is all that
-has to be kept of an execution.
+The published search nests its loops in a fixed order (:data:`~calculon.search.candidates.LOOPS`); the *number* of an
+execution is the mixed-radix number of its positions in those loops. Numbers ascend in the published order, so ties
+between equal results are broken as in the published search (in edition ``corrected`` fewer switches come first), and
+the number alone identifies an execution.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,87 +29,87 @@ from calculon.search.candidates import LOOPS, VARIANT, Candidates, Unit, Values
 from calculon.search.variants import OF_UNIT, Rules, Variants, variants
 
 if TYPE_CHECKING:
-    from calculon.search.runs import Runs
+    from calculon.search.training_runs import TrainingRuns
 
 OF_VARIANTS = tuple(name for name in SIZE_FIELDS if name in VARIANT)
-"""Numbers that size a block, and that variants fix."""
+"""Sizes of a block that variants fix."""
 
 KEPT_BYTES = 50_000_000
-"""Answers about variants that are kept, of a byte each."""
+"""Largest number of cached mask entries, of one byte each."""
 
 __all__ = ["LOOPS", "Space", "Unit", "Values"]
 
 
 @dataclass(frozen=True)
 class Space(Candidates):
-    """All executions of a model on a number of processors of a system; the fields are those of :class:`Candidates`."""
+    """All executions of a model on a number of processors of a system; fields as in :class:`Candidates`."""
 
     @property
     def names(self) -> dict[str, str]:
-        """What tables say of the question beside executions: model, system, and the preset; empty in ``sc23``."""
+        """Names in result tables: model, system and preset; empty in edition ``sc23``."""
         if self.edition == PUBLISHED:
             return {}
         names = (self.model.name, self.system.name, self.preset.name)
         return dict(zip(NAMED, names, strict=True))
 
     @cached_property
-    def runs(self) -> "Runs | None":
-        """The whole runs that are asked about; none where only steps are."""
+    def runs(self) -> "TrainingRuns | None":
+        """Training runs of the campaign; None to evaluate steps only."""
         if self.campaign is None:
             return None
-        from calculon.search.runs import Runs  # a search of steps does without
+        from calculon.search.training_runs import TrainingRuns  # most searches do not need it
 
-        return Runs(self.campaign, self.model, self.system, self.datatype)
+        return TrainingRuns(self.campaign, self.model, self.system, self.datatype)
 
     @cached_property
     def rules(self) -> Rules:
-        """The rules of the space, by where a search asks them."""
+        """Rules of the space, grouped by when a search applies them."""
         return Rules(self)
 
     @cached_property
     def variants(self) -> Variants:
-        """The combinations of loops that do not depend on degrees."""
+        """Combinations of the loops that do not depend on degrees."""
         return variants(self, self.rules)
 
     def _possible(self, tensor_par: int, pipeline_par: int, data_par: int, further: int) -> bool:
-        """Whether every loop has a candidate at these degrees, the variants among them."""
+        """Return True if every loop, including the variants, has a candidate at these degrees."""
         some = len(self.variants) if tensor_par > 1 else self.variants.serial.any()
         return bool(some) and super()._possible(tensor_par, pipeline_par, data_par, further)
 
     @cached_property
     def variant_columns(self) -> Columns:
-        """The variants as a table, with what all executions share."""
+        """Variants as a table, with the values that all executions share."""
         columns = {**self.rules.constants, **self.variants.columns}
         return Columns({n: np.broadcast_to(v, len(self.variants)) for n, v in columns.items()})
 
     @cached_property
     def block_groups(self) -> list[tuple[BlockChoice, Array]]:
-        """The different blocks of the variants, sizes apart, and the variants that have each."""
+        """Distinct block choices of the variants (without sizes), each with its variants."""
         return list(grouped(self.variant_columns, BlockChoice))
 
     @cached_property
     def block_sizes(self) -> tuple[Array, Array]:
-        """The different numbers that size a block and that variants fix, as rows, and the row of each variant."""
+        """Distinct block sizes that variants fix, as rows, and the row of each variant."""
         sizes, size_of, _ = distinct([getattr(self.variant_columns, n) for n in OF_VARIANTS])
         return sizes, size_of
 
     @cached_property
     def variant_degrees(self) -> Array:
-        """The product of the degrees of further axes of each variant, those apart that are parts of others."""
+        """Product of the degrees of further axes of each variant, without axes that divide another axis."""
         degrees = (self.variant_columns.columns[degree] for degree in FURTHER_FACTORS)
         ones = np.ones(len(self.variants), np.int64)
         return np.asarray(reduce(mul, degrees, ones))
 
     @cached_property
     def variant_numbers(self) -> Array:
-        """What each variant adds to the number of an execution."""
+        """Contribution of each variant to the number of an execution."""
         numbers = np.zeros(len(self.variants), np.int64)
         for name, position in self.variants.positions.items():
             numbers += position.astype(np.int64) * self.strides[name]
         return numbers
 
     def fitting(self, unit: Unit) -> Array:
-        """Return which variants a unit has: that no rule on them, its degrees and its batch rejects."""
+        """Return a mask of the variants of a unit: no rule rejects them with the degrees and the batch of the unit."""
         numbers = unit.tensor_par, unit.pipeline_par, unit.data_par, unit.further, unit.batch_size
         return self._kept("unit", numbers, lambda *_: self._of_unit(unit))
 
@@ -119,7 +119,8 @@ class Space(Candidates):
             fitting = fitting & self.variants.serial
         if self.preset.uneven and len(self.switches["pp_layout"]) > 1:
             fitting = fitting & self._kept("layout", (unit.pipeline_par,), self._laid_out)
-        if 0 in self.switches["expert_tensor_par"]:  # means the degree of tensor parallelism
+        # 0 stands for the tensor degree: do not try it twice
+        if 0 in self.switches["expert_tensor_par"]:
             fitting = fitting & self._kept("width", (unit.tensor_par,), self._of_width)
         for rule in self.rules.of_units:
             names = [name for name in OF_UNIT if name in self.rules.read(rule)]
@@ -130,14 +131,14 @@ class Space(Candidates):
 
     @cached_property
     def _fitting(self) -> dict[tuple[str, tuple[int, ...]], Array]:
-        """Which variants fit numbers of units, by what is asked of them."""
+        """Cached masks of variants, by question and by the relevant values of units."""
         return {}
 
     def _kept(self, question: str, known: tuple[int, ...], find: Callable[..., Array]) -> Array:
-        """Return which variants fit numbers of a unit, found once for all units that have these."""
+        """Return a mask of variants for values of a unit, computed once for all units with these values."""
         key = question, known
         if key not in self._fitting:
-            if len(self._fitting) * len(self.variants) > KEPT_BYTES:
+            if len(self._fitting) * len(self.variants) > KEPT_BYTES:  # simpler than an LRU cache
                 self._fitting.clear()
             self._fitting[key] = np.broadcast_to(find(*known), len(self.variants))
         return self._fitting[key]
@@ -149,18 +150,18 @@ class Space(Candidates):
         return np.asarray(self.variants.columns["expert_tensor_par"] != tensor_par)
 
     def _laid_out(self, pipeline_par: int) -> Array:
-        """Return which variants have a layout of stages that is tried at a degree: uneven ones at some alone."""
+        """Return a mask of the variants with a stage layout that is tried at this pipeline degree."""
         tried = [code("pp_layout", one) for one in self.layouts(pipeline_par)]
         return np.isin(self.variants.columns["pp_layout"], tried)
 
     def _held(self, rule: Rule, degrees: Mapping[str, Array], *_: int) -> Array:
-        """Return which variants a rule allows at some degrees."""
+        """Return a mask of the variants that a rule allows at given degrees."""
         columns = Columns({**self.variants.columns, **self.rules.constants, **degrees})
         return rule.holds(Requests(self.model, self.system, columns))
 
     @cached_property
     def values(self) -> dict[str, Array]:
-        """Candidates of each loop over the whole space, in order; a position is an index into them."""
+        """Candidates of each loop over the whole space, in order; positions are indices into them."""
         units = self.units
         ascending = {
             **{name: {getattr(u, name) for u in units} for name in STATED_DEGREES},
@@ -183,7 +184,7 @@ class Space(Candidates):
 
     @cached_property
     def strides(self) -> dict[str, int]:
-        """Weight of each loop's position in the number of an execution."""
+        """Stride of each loop in the number of an execution."""
         strides, weight = {}, 1
         for name in reversed(LOOPS):
             strides[name] = weight
@@ -197,13 +198,13 @@ class Space(Candidates):
         return int(np.searchsorted(self.values[name], value))
 
     def number(self, name: str, values: Values) -> Array:
-        """Return what each of these values of a loop adds to the number of an execution."""
+        """Return the contributions of values of a loop to the number of an execution."""
         positions = [self.position(name, value) for value in values]
         return np.array(positions, np.int64) * self.strides[name]
 
     @cached_property
     def _switch_counts(self) -> dict[str, Array]:
-        """For how many switches each candidate of a loop counts; loops in which that differs."""
+        """Number of switches that each candidate of a loop turns on, for loops whose candidates differ in it."""
         counts = {
             name: np.array([values.get(value, 1) for value in self.switches[name]])
             for name in LOOPS
@@ -212,9 +213,9 @@ class Space(Candidates):
         return {name: one for name, one in counts.items() if np.ptp(one)}
 
     def switches_on(self, numbers: Array) -> Array:
-        """Return how many switches the executions with these numbers have on, where their edition prefers few.
+        """Return the number of enabled switches of executions, or 0 if the edition does not prefer few switches.
 
-        Switches on everywhere do not count.
+        Switches that are on in every execution do not count.
         """
         total = np.zeros(len(numbers), np.int64)
         if EDITIONS[self.edition].prefers_few_switches:

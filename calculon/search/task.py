@@ -1,4 +1,4 @@
-"""One search as a small message: the request to a worker, its work, and the answer."""
+"""Search as a message: the request to a worker, the work, and the response."""
 
 import hashlib
 from collections import Counter
@@ -28,17 +28,17 @@ from calculon.version import __version__
 
 if TYPE_CHECKING:
     from calculon.campaign.record import Campaign
-    from calculon.search.runs import Runs
+    from calculon.search.training_runs import TrainingRuns
 
 
-# The program that computed a result: a journal is only continued, and a worker only answers, if it is the same.
+# The program that computed a result: journals are continued, and workers respond, only with an identical program.
 
 
 @cache
 def program() -> str:
     """Return the version of the package with a hash of its source and presets, such as ``1.12.0+3f2a9c0d1e5b``.
 
-    The version alone says too little in a checkout, where formulas change between releases.
+    The version alone is not enough for a checkout, because formulas change between releases.
     """
     digest = hashlib.sha256()
     package = Path(calculon.__file__).parent
@@ -48,20 +48,20 @@ def program() -> str:
 
 
 def check_version(asking: str) -> None:
-    """Raise CalculonError if a worker runs another program than the one that asks it."""
+    """Raise CalculonError if this worker runs another program than the process that asks."""
     if asking != program():
-        raise CalculonError(f"a worker has calculon {program()}, but {asking} asks")
+        raise CalculonError(f"a worker has calculon {program()}, but the request is from {asking}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
-    """One search: a few kilobytes that cross processes and machines.
+    """Request of one search: a few kilobytes that are sent to processes and machines.
 
     Attributes:
-        number: Position in its sweep.
-        version: The program that asks (:func:`program`); a worker with another one refuses.
+        number: Position in the sweep.
+        version: Program that sends the request (:func:`program`); workers with another program refuse it.
 
-        risk: Probability of running out of memory that is acceptable; None for any.
+        risk: Acceptable probability of running out of memory; None for any.
 
     The other attributes are the arguments of :func:`calculon.search.driver.search`.
     """
@@ -90,7 +90,7 @@ class Search:
     version: str = field(default_factory=program)
 
     def space(self) -> Space:
-        """Return the space; SpecError for an impossible one."""
+        """Return the space; raise SpecError if the request is invalid."""
         return make_space(
             self.model,
             self.system,
@@ -109,9 +109,9 @@ class Search:
         )
 
     def question(self, preset: Preset) -> dict[str, Any]:
-        """Return what is asked, as results carry it: specs, edition, the preset that is tried, and options.
+        """Return the inputs as results state them: specs, edition, preset, and options.
 
-        Options are left out where they have their default.
+        Options with default values are left out.
         """
         plain = {f.name: f for f in fields(self) if f.name not in _OWN}
         options = {
@@ -121,7 +121,7 @@ class Search:
         }
         asked: dict[str, Any] = {"search": options}
         if self.campaign is not None:
-            from calculon.campaign.assumed import assumed_defaults  # a search of steps does without
+            from calculon.campaign.assumed import assumed_defaults  # most searches do not need it
 
             asked["campaign"] = dict(self.campaign.document)
             asked["assumed_of_run"] = assumed_defaults(self.campaign, [self.system.name])
@@ -130,16 +130,16 @@ class Search:
         return question(self.model, self.system, self.edition, preset, **asked)
 
     @property
-    def runs(self) -> "Runs | None":
-        """The whole runs that are asked about; none where only steps are."""
+    def runs(self) -> "TrainingRuns | None":
+        """Training runs of the campaign; None to evaluate steps only."""
         if self.campaign is None:
             return None
-        from calculon.search.runs import Runs  # a search of steps does without
+        from calculon.search.training_runs import TrainingRuns  # most searches do not need it
 
-        return Runs(self.campaign, self.model, self.system, self.datatype)
+        return TrainingRuns(self.campaign, self.model, self.system, self.datatype)
 
     def ranking(self, further: str | None = None) -> Ranking:
-        """Return a fresh ranking, with a further condition; SpecError for an impossible one."""
+        """Return a fresh ranking, with a further condition; raise SpecError if the condition is invalid."""
         where = both(self.where, further)
         return make_ranking(self.top, self.objective, self.pareto, where, self.edition, self.runs)
 
@@ -154,7 +154,7 @@ class Search:
 
 
 _OWN = ("number", "model", "system", "edition", "preset", "campaign", "version")
-"""Fields of a search that are no options, or are said elsewhere."""
+"""Fields that are not options of a search, or that results state elsewhere."""
 
 
 def _default(f: Field[Any]) -> Any:
@@ -162,7 +162,7 @@ def _default(f: Field[Any]) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Return an option as JSON has it."""
+    """Return the value of an option as a JSON value."""
     if isinstance(value, Mapping):
         return {name: list(values) for name, values in value.items()}
     return list(value) if isinstance(value, tuple) else value
@@ -170,13 +170,13 @@ def _plain(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Result of a search: counts, and numbers and scores of the best executions, best first.
+    """Response of a worker: counts, and numbers and scores of the best executions, best first.
 
     Attributes:
         search: Number of the search.
         numbers: Numbers of the executions in their space.
-        scores: For each objective the scores of the executions; larger is better.
-        riskier: Number of the best execution whatever its risk, if it is not the first.
+        scores: Scores of the executions for each objective; larger is better.
+        riskier: Number of the best execution at any risk, if it is not the first.
     """
 
     search: int
@@ -186,7 +186,7 @@ class Outcome:
     riskier: int | None = None
 
     def to_record(self) -> dict[str, Any]:
-        """Return it as a line of a journal has it."""
+        """Return the outcome as a line of a journal."""
         counts = self.counts
         return {
             "search": self.search,
@@ -201,7 +201,7 @@ class Outcome:
 
     @classmethod
     def of_record(cls, record: Mapping[str, Any]) -> Self:
-        """Return that of a record; KeyError, TypeError or ValueError for one that is damaged."""
+        """Return the outcome of a record; raise KeyError, TypeError or ValueError for a damaged one."""
         counts = Counts(
             int(record["total"]),
             int(record["good"]),
@@ -216,7 +216,7 @@ class Outcome:
         return cls(int(record["search"]), counts, numbers, scores, riskier)
 
     def result(self, search: Search) -> SearchResult:
-        """Return the result as the search itself would have."""
+        """Return the result, equal to the result of a local search."""
         scores = np.array(self.scores).reshape(len(self.scores), len(self.numbers))
         numbers = np.array(self.numbers, np.int64)
         objectives = search.ranking().objectives
@@ -228,10 +228,10 @@ class Outcome:
 
 
 def run_search(search: Search) -> Outcome:
-    """Run one search: the task of a worker.
+    """Run one search as the task of a worker.
 
     Raises:
-        CalculonError: When the worker has another version of the package.
+        CalculonError: When the worker has another version of the package than the sender.
     """
     check_version(search.version)
     found = search.run()

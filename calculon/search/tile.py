@@ -1,4 +1,4 @@
-"""One tile of a search: the results of some nodes, on an open grid."""
+"""Tile of a search: results of some nodes, on an open grid."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from calculon.architecture.shape import sequence_lengths
-from calculon.base.arrays import derived, forget
+from calculon.base.arrays import cached_property, forget
 from calculon.base.frozen import dataclass
 from calculon.base.records import Column
 from calculon.base.units import Array, Count, Seconds
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from calculon.campaign.whole_run import WholeRun
 
 ROW_BLOCK = 16_384
-"""Executions whose results are computed at once: their temporaries stay in the cache."""
+"""Number of executions whose results are computed at once: temporaries of 128 KiB per column stay in the cache."""
 
 RESULT_AXES = ("data_par_overlap", *NETWORKS, "row")
-"""Axes of results; short ones lead, so that the innermost loops are long."""
+"""Axes of results; short axes come first, so that NumPy's innermost loops are long."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,10 @@ class Rows:
     """Some executions of a tile on an open grid.
 
     Attributes:
-        batch: Their statistics, on axes that broadcast to :data:`RESULT_AXES`.
-        numbers: Their numbers, on all axes.
-        allowed: Which combinations of networks fit, broadcast to all axes.
-        space: The space that they are of.
+        batch: Statistics of the executions, on axes that broadcast to :data:`RESULT_AXES`.
+        numbers: Numbers of the executions, on all axes.
+        allowed: Mask of network combinations that fit, broadcast to all axes.
+        space: Space of the executions.
     """
 
     batch: Batch
@@ -47,15 +47,16 @@ class Rows:
 
     @property
     def count(self) -> int:
-        """How many of them can run."""
+        """Number of executions that can run."""
         return int(np.count_nonzero(np.broadcast_to(self.allowed, self.numbers.shape)))
 
     def bound(self, objective: Objective) -> Array:
-        """Return the scores, or of a figure of whole runs scores that they do not exceed, on all axes."""
+        """Return the scores, or for figures of training runs their upper bounds, on all axes."""
         if objective.of_runs:
             assert self.space.runs is not None
             schedule, time = self.batch.schedule, self.batch.times
             found = self.space.runs.bound(objective, schedule, lambda: time.total_time)
+            # Without a bound, nothing is pruned.
             score = np.asarray(np.inf) if found is None else found
         else:
             score = objective.score(self.batch)
@@ -64,11 +65,11 @@ class Rows:
 
 @dataclass(frozen=True)
 class Chosen:
-    """Some of the executions on a grid, one after the other.
+    """Selected executions of a grid, in a flat array.
 
     Attributes:
         rows: The grid.
-        flat: Their places on it.
+        flat: Flat indices of the executions in the grid.
     """
 
     rows: Rows
@@ -77,50 +78,50 @@ class Chosen:
     def __len__(self) -> int:
         return len(self.flat)
 
-    @derived
+    @cached_property
     def places(self) -> tuple[Array, ...]:
-        """Their places along each axis."""
+        """Indices of the executions along each axis."""
         return np.unravel_index(self.flat, self.rows.numbers.shape)
 
     def take(self, some: Array) -> "Chosen":
-        """Return some of them."""
+        """Return a selection of these executions."""
         return Chosen(self.rows, self.flat[some])
 
     def pick(self, values: Array) -> Array:
-        """Return their entries of values that broadcast to the grid."""
+        """Return the entries of these executions in values that broadcast to the grid."""
         return np.asarray(np.broadcast_to(values, self.rows.numbers.shape)[self.places])
 
-    @derived
+    @cached_property
     def numbers(self) -> Array:
-        """Their numbers."""
+        """Numbers of the executions."""
         return self.rows.numbers[self.places]
 
-    @derived
+    @cached_property
     def runs(self) -> "WholeRun":
-        """Whole runs of them."""
+        """Training runs of the executions."""
         assert self.rows.space.runs is not None
         return self.rows.space.runs.of_batch(self.rows.batch, self.pick)
 
     def values(self, statistic: Column) -> Array:
-        """Return a statistic of them, or a figure of their runs."""
+        """Return a statistic of the executions, or a figure of their training runs."""
         if statistic.name in RUN_FIGURES:
             return np.broadcast_to(statistic.of(self.runs), self.flat.shape)
         return self.pick(statistic.of(self.rows.batch))
 
 
 class Tile(Grid):
-    """Some nodes: their memory grid, and the results of the cells that fit."""
+    """Nodes with their memory grid, and the results of the cells that fit."""
 
-    @derived
+    @cached_property
     def time_lower_bound(self) -> Seconds:
-        """A time that no execution of a cell beats, whatever its networks, overlap and offloading.
+        """Lower bound of the time of each cell over its networks, overlap and offloading options.
 
         See :func:`~calculon.search.bound.time_lower_bound`. Axes (sharding, node).
         """
         return time_lower_bound(self)
 
     def closer_lower_bound(self, nodes: Array) -> Seconds:
-        """Return a closer bound of some nodes, with what data parallelism exposes at least."""
+        """Return a closer lower bound for selected nodes, with the least exposed data-parallel time."""
         return self.time_lower_bound[:, nodes] + exposed_lower_bound(self, nodes)
 
     @property
@@ -136,18 +137,18 @@ class Tile(Grid):
         return tokens
 
     def schedule(self, nodes: Array | slice) -> Schedule:
-        """Return what follows from the columns of some nodes."""
+        """Return the schedules of selected nodes."""
         known = {name: v[nodes] if v.ndim else v for name, v in self.nodes.columns.items()}
         return Schedule(Columns(known), self.choice, self.space.model, self.space.system)
 
     def release_grid(self) -> None:
-        """Give the memory of the grid free: what fits is known, and the least time; columns are gathered again."""
+        """Release the memory of the grid, except feasibility and lower bounds; columns are gathered again if needed."""
         forget(self, "memory", "needed", "violations", "enumerated", "columns", "step_rows")
         forget(self, "_multiplicity")
         self.nodes.release_columns()
 
     def rows(self, cells: tuple[Array, ...]) -> Iterator[Rows]:
-        """Yield executions of cells of the memory grid, given by their indices, in blocks."""
+        """Yield the executions of cells of the memory grid, given by their indices, in blocks."""
         combinations = len(self.overlap) * self.allowed_networks[0].size
         step = max(1, ROW_BLOCK // combinations)
         for start in range(0, len(cells[0]), step):
@@ -182,6 +183,6 @@ class Tile(Grid):
 
 
 def _along(values: object, name: str) -> Array:
-    """Lay values along the named axis of results, with only the axes from there on."""
+    """Lay values along the named axis of results, without the axes before it."""
     behind = len(RESULT_AXES) - 1 - RESULT_AXES.index(name)
     return np.asarray(values).reshape(-1, *(1,) * behind)

@@ -1,7 +1,7 @@
-"""The variants of a search: combinations of the loops that do not depend on degrees, as a table.
+"""Variants of a search: a table of the combinations of the loops that do not depend on degrees.
 
-A variant is possible when no rule on it fails that published counting leaves out of the space. Which rules these are is
-found by watching what each reads, so that the rules of a table, of one execution and of a search are the same.
+A variant is possible if no uncounted rule on it fails. The rules that concern variants are found by recording the
+columns that each rule reads, so tables, single executions and searches share one set of rules.
 """
 
 from functools import cached_property
@@ -13,30 +13,30 @@ from calculon.base.errors import Problem, SpecError
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array
 from calculon.declarations.axes import FURTHER_DEGREES, PUBLISHED_DEGREES
-from calculon.plan.columns import Columns, held, type_of
+from calculon.plan.columns import Columns, encoded, type_of
 from calculon.plan.rules.all_rules import RULES
 from calculon.plan.rules.rule import Requests, Rule
 from calculon.search.candidates import VARIANT, Candidates
-from calculon.search.watched import columns_read
+from calculon.search.rule_dependencies import columns_read
 
 OF_UNIT = (*PUBLISHED_DEGREES, "batch_size")
 """Fields that a unit fixes."""
 
 PART_ROWS = 65_536
-"""Combinations that are looked at at once: most of them may be impossible, and take no memory for long."""
+"""Combinations that are checked at once: most may be impossible, so large spaces need little memory."""
 
 MOST_COMBINATIONS = 20_000_000
-"""Combinations that one search may have: each stands for thousands of executions."""
+"""Largest number of combinations of one search: each stands for thousands of executions."""
 
 
 @dataclass(frozen=True)
 class Variants:
-    """The possible variants of a space.
+    """Possible variants of a space.
 
     Attributes:
-        positions (shape (variants,)): Position among the candidates of each loop of :data:`VARIANT` that has several.
-        columns: The fields as columns hold them: of shape (variants,), or a single value where there is one candidate.
-        serial (shape (variants,)): Which of them need no tensor parallelism.
+        positions (shape (variants,)): Position among the candidates, for each loop of :data:`VARIANT` with several.
+        columns: Fields as columns: of shape (variants,), or a scalar if there is only one candidate.
+        serial (shape (variants,)): Mask of the variants that are possible without tensor parallelism.
     """
 
     positions: dict[str, Array]
@@ -52,10 +52,10 @@ class Variants:
 
 
 class Rules:
-    """The rules of a space, by where a search asks them.
+    """Rules of a space, grouped by when a search applies them.
 
     Attributes:
-        constants: What all executions of the space share, as columns.
+        constants: Values that all executions of the space share, as columns.
     """
 
     def __init__(self, space: Candidates):
@@ -63,20 +63,21 @@ class Rules:
 
     @cached_property
     def _concerned(self) -> list[Rule]:
-        """The rules that any execution of the space can break."""
+        """Rules that some execution of the space may break."""
         asked = self._space.asked
         return [r for r in RULES if not r.about or not asked.isdisjoint(r.about)]
 
     @cached_property
     def _read(self) -> dict[str, frozenset[str]]:
-        """The columns that each rule reads, for this model and system, at any candidate of other loops."""
+        """Columns that each rule reads, for this model and system, over the candidates of all loops."""
         model, system, candidates = self._space.model, self._space.system, self._space.switches
         found: dict[str, frozenset[str]] = {}
         last: dict[str, frozenset[str]] = {}
         before: dict[str, Array] = {}
+        # The reads of a rule may depend on values: record them for the first candidates, the second ones, and so on.
         for i in range(max(map(len, candidates.values()))):
             known = {
-                name: np.array(held(name, values[min(i, len(values) - 1)]))
+                name: np.array(encoded(name, values[min(i, len(values) - 1)]))
                 for name, values in candidates.items()
                 if values
             }
@@ -84,7 +85,7 @@ class Rules:
             changed = {name for name, value in known.items() if not i or value != before[name]}
             for rule in self._concerned:
                 if i and last[rule.reason].isdisjoint(changed):
-                    continue  # it reads the same values, hence the same columns
+                    continue  # equal values, hence equal reads
                 read = last[rule.reason] = columns_read(rule, model, system, known)
                 found[rule.reason] = found.get(rule.reason, frozenset()) | read
             before = known
@@ -96,9 +97,9 @@ class Rules:
 
     @cached_property
     def of_variants(self) -> list[Rule]:
-        """Rules on variants alone, with tensor parallelism or without: what they reject is not enumerated.
+        """Rules that read only variants and the tensor degree; rejected variants are not enumerated.
 
-        Of degrees of further axes, it matters how many ranks tensor parallelism has.
+        Rules that compare a further degree with the tensor degree are not among them: they need the actual degree.
         """
         known = {*VARIANT, "tensor_par", *self.constants}
         return [
@@ -111,16 +112,17 @@ class Rules:
         ]
 
     def _compares(self, rule: Rule) -> bool:
-        """Whether a rule holds a degree of a further axis against that of tensor parallelism."""
+        """Return True if a rule compares a degree of a further axis with the tensor degree."""
         read = self._read[rule.reason]
         return "tensor_par" in read and not read.isdisjoint(FURTHER_DEGREES)
 
     @cached_property
     def of_cells(self) -> list[Rule]:
-        """Rules on optional fields beside degrees and other loops: what they reject is not enumerated either.
+        """Other rules on optional fields whose rejected executions are not enumerated.
 
-        That degrees multiply to the number of processors is one of them where further axes are searched. That overlap
-        of data parallelism needs several ranks with the same weights is none: its candidates follow from their number.
+        If further axes are searched, one of them is that degrees multiply to the number of processors. The rule that
+        overlap of data parallelism needs several ranks with equal weights is not among them: candidates of that field
+        already depend on the number of ranks.
         """
         others = {rule.reason for rule in self.of_variants}
         further = self._space.asked & {*FURTHER_DEGREES}
@@ -135,24 +137,24 @@ class Rules:
 
     @cached_property
     def of_units(self) -> list[Rule]:
-        """Those of them that read nothing of an execution but its variant, its degrees and its batch."""
+        """Rules of :attr:`of_cells` that read only variants, degrees and the batch."""
         known = {*VARIANT, *OF_UNIT, *self.constants}
         return [rule for rule in self.of_cells if self._read[rule.reason] <= known]
 
     @cached_property
     def of_nodes(self) -> list[Rule]:
-        """The others of them."""
+        """Remaining rules of :attr:`of_cells`."""
         asked_before = {rule.reason for rule in self.of_units}
         return [rule for rule in self.of_cells if rule.reason not in asked_before]
 
     @cached_property
     def of_networks(self) -> list[Rule]:
-        """Counted rules on how groups fit the networks that they are put on."""
+        """Counted rules on how groups fit their networks."""
         return [r for r in self._concerned if r.counted and self._on_networks(r)]
 
     @cached_property
     def counted(self) -> list[Rule]:
-        """The other counted rules, in the order of checking."""
+        """Other counted rules, in the order of checking."""
         return [r for r in self._concerned if r.counted and not self._on_networks(r)]
 
     def _on_networks(self, rule: Rule) -> bool:
@@ -160,13 +162,13 @@ class Rules:
 
 
 def variants(space: Candidates, rules: Rules) -> Variants:
-    """List the variants that are possible with tensor parallelism, and which are without.
+    """List the possible variants, and mark those that are possible without tensor parallelism.
 
     Raises:
-        SpecError: For combinations of values that alone would take minutes.
+        SpecError: For combinations of values whose enumeration would take minutes.
     """
     candidates: dict[str, Array] = {
-        name: np.array([held(name, value) for value in space.switches[name]], type_of(name))
+        name: np.array([encoded(name, value) for value in space.switches[name]], type_of(name))
         for name in VARIANT
     }
     several = {name: len(values) for name, values in candidates.items() if len(values) > 1}
@@ -188,19 +190,21 @@ def variants(space: Candidates, rules: Rules) -> Variants:
     for start in range(0, count, PART_ROWS):
         numbers = np.arange(start, min(start + PART_ROWS, count))
         part = columns(_positions(numbers, several))
+        # Degree 2 represents all tensor degrees above 1: uncounted rules on variants compare the degree with 1 only.
         parallel, serial = (_possible(space, rules, part, len(numbers), t) for t in (2, 1))
         kept.append(numbers[parallel | serial])
         kept_serial.append(serial[parallel | serial])
     positions = _positions(np.concatenate(kept), several)
     serial = np.concatenate(kept_serial)
     form = "tensor_par_comm_type"
-    if form in positions and not space.preset.published:  # without tensor ranks all are alike
+    # Irrelevant without tensor ranks: keep one
+    if form in positions and not space.preset.published:
         serial = serial & (positions[form] == 0)
     return Variants(positions, columns(positions), serial)
 
 
 def _positions(numbers: Array, several: dict[str, int]) -> dict[str, Array]:
-    """Return the position in each loop that has several candidates, given numbers of combinations."""
+    """Return the positions in loops with several candidates, given the numbers of combinations."""
     positions = {}
     for name, length in reversed(several.items()):
         numbers, place = np.divmod(numbers, length)
@@ -211,7 +215,7 @@ def _positions(numbers: Array, several: dict[str, int]) -> dict[str, Array]:
 def _possible(
     space: Candidates, rules: Rules, columns: dict[str, Array], count: int, tensor_par: int
 ) -> Array:
-    """Return which variants no rule rejects, at this tensor degree."""
+    """Return a mask of the variants that no rule rejects at a tensor degree."""
     requests = Requests(
         space.model,
         space.system,

@@ -1,4 +1,4 @@
-"""Searches of executions whose risk of running out of memory is acceptable."""
+"""Searches limited to executions with an acceptable risk of running out of memory."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -11,18 +11,19 @@ from calculon.declarations.statistics import FITS, RISK, within_risk
 from calculon.search.search_result import SearchResult
 
 LEAST_RISK = 1e-3
-"""Risk that is tried after one of 0."""
+"""Risk that is tried after a risk of 0."""
 
 
 def search_within_risk(search: Callable[[str | None], SearchResult], risk: float) -> SearchResult:
-    """Search executions within a risk; if there are none, within three times the risk, and so on.
+    """Search executions within a risk; if there are none, triple the risk until some are found.
 
     Args:
-        search: Searches under a condition on the risk, as text; None is any risk.
+        search: Search function that takes a condition on the risk as text, or None for any risk.
         risk: Probability of running out of memory.
     """
     while True:
         found = search(within_risk(risk) if risk < 1 else None)
+        # If nothing fits at any risk, a higher limit cannot help.
         if len(found) or risk >= 1 or not found.counts.good:
             return found
         risk = max(LEAST_RISK, 3 * risk)
@@ -31,12 +32,13 @@ def search_within_risk(search: Callable[[str | None], SearchResult], risk: float
 def search_preferring(
     search: Callable[[str | None], SearchResult], risk: float | None
 ) -> SearchResult:
-    """Search executions, those within a risk first; the best whatever its risk is then known as ``riskier``.
+    """Search executions, preferably within a risk; ``riskier`` of the result is the best execution at any risk.
 
     Args:
         search: As in :func:`search_within_risk`.
-        risk: Probability of running out of memory; None is any.
+        risk: Probability of running out of memory; None for any.
     """
+    # Search without a limit first: in most cases the best plan is safe, and one search is enough.
     found = search(None)
     if risk is None or not len(found) or not (found.evaluation[FITS] < 1 - risk).any():
         return found
@@ -45,7 +47,7 @@ def search_preferring(
 
 
 def read_risk(risk: float | str) -> float:
-    """Return a risk as a probability: a number, of which 1 accepts any risk, or a text.
+    """Return a risk as a probability, from a number (1 accepts any risk) or a text.
 
     >>> read_risk("10%"), read_risk(0.25), read_risk(1)
     (0.1, 0.25, 1.0)
@@ -57,10 +59,10 @@ def read_risk(risk: float | str) -> float:
 def preferred_risk(
     risk: float | str | None, edition: str, pareto: Sequence[str] | None, where: str | None
 ) -> float | None:
-    """Return the risk that a search accepts first: the stated one, or that of recommended plans; None for any.
+    """Return the risk limit that a search tries first: the stated one, or the limit of recommended plans; None for any.
 
     Raises:
-        SpecError: For no probability, and for a risk in an edition without risks.
+        SpecError: For an invalid probability, and for a risk in an edition without risks.
     """
     if risk is None:
         return RISK if prefers_fitting(edition, pareto, where) else None
@@ -73,12 +75,12 @@ def preferred_risk(
 
 
 def prefers_fitting(edition: str, pareto: Sequence[str] | None, where: str | None) -> bool:
-    """Return whether a search prefers executions with little risk of running out of memory if no risk is stated."""
+    """Return True if a search prefers executions with little risk of running out of memory if no risk is stated."""
     return edition != PUBLISHED and not pareto and not states_risk(where)
 
 
 def states_risk(where: str | None) -> bool:
-    """Return whether a condition reads the probability of fitting.
+    """Return True if a condition reads the probability of fitting.
 
     >>> states_risk("fits > 0.8 and total_time < 60"), states_risk("total_time < 60")
     (True, False)
@@ -87,7 +89,7 @@ def states_risk(where: str | None) -> bool:
 
 
 def both(first: str | None, second: str | None) -> str | None:
-    """Return the condition that two conditions hold; None is no condition.
+    """Return the conjunction of two conditions; None is no condition.
 
     >>> both("total_time < 60", "fits >= 0.9"), both(None, "fits >= 0.9")
     ('(total_time < 60) and (fits >= 0.9)', 'fits >= 0.9')

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from calculon.base.display import Tabular, drawn
+from calculon.base.display import Tabular, draw_result
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array, Fraction, Seconds
 from calculon.campaign.goals import TimeSpan
@@ -138,7 +138,7 @@ class ByBatch(Tabular):
         Raises:
             SpecError: For a kind other than ``batch``, and if the plotting library is missing.
         """
-        return drawn(self, kind, interactive=interactive)
+        return draw_result(self, kind, interactive=interactive)
 
 
 def by_batch(served: Served) -> ByBatch:

@@ -9,7 +9,7 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from calculon import inputs
-from calculon.base.display import Tabular, columns_of, drawn
+from calculon.base.display import Tabular, columns_of, draw_result
 from calculon.base.errors import Problem, SpecError
 from calculon.base.frozen import dataclass
 from calculon.base.records import only_values
@@ -157,7 +157,7 @@ class Served(Tabular):
         Raises:
             SpecError: For a kind other than ``batch``, and if the plotting library is missing.
         """
-        return drawn(self, kind, interactive=interactive)
+        return draw_result(self, kind, interactive=interactive)
 
     def table(self) -> dict[str, list[Any]]:
         """Return one row: fields, batch and figures of the deployment, model and system."""

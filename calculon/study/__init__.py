@@ -1,1 +1,1 @@
-"""Studies: many searches, run by one process, several or a cluster, kept in a journal and resumed."""
+"""Studies: many searches in one or several processes or on a cluster, with a journal to resume interrupted runs."""

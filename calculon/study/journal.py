@@ -1,8 +1,8 @@
-"""Journal of the finished searches of a study, next to its output: an interrupted study goes on where it was.
+"""Journal of the finished searches of a study, stored with its output: an interrupted study can be resumed.
 
-A journal is text. Its first line names its study; every other line is one finished search. Each line begins with the
-checksum of its rest and is written at once, so that a process that is killed at any moment loses nothing but the
-searches that were under way; a last line that was cut off, and any damaged line, is left out.
+A journal is a text file. Its first line identifies the study; each other line is one finished search. Every line begins
+with the checksum of its rest and is written immediately, so a process that is killed loses only its unfinished
+searches. Incomplete and damaged lines are skipped.
 """
 
 import contextlib
@@ -26,28 +26,28 @@ _RESTART = "begin again with --restart, or choose another output name"
 
 
 class Finished(Protocol):
-    """What is kept of a finished search, or of another question of a study: its number, and what a line has of it."""
+    """Stored result of a finished search, or of another question of a study."""
 
     @property
     def search(self) -> int:
-        """Its number."""
+        """Number of the search."""
 
     def to_record(self) -> dict[str, Any]:
-        """Return all of it as JSON has it."""
+        """Return the result as a JSON object."""
 
     @classmethod
     def of_record(cls, record: Mapping[str, Any]) -> Self:
-        """Return that of a record; KeyError, TypeError or ValueError for one that is damaged."""
+        """Return the result of a record; raise KeyError, TypeError or ValueError for a damaged one."""
 
 
 F = TypeVar("F", bound=Finished)
 
 
 class Journal(Generic[F]):
-    """Finished searches, in a file that only this process writes to.
+    """Finished searches, in a file that only this process writes.
 
     Attributes:
-        path: The file.
+        path: Path of the file.
         outcomes: Finished searches by number.
     """
 
@@ -70,18 +70,19 @@ class Journal(Generic[F]):
         """Open the journal of an output, or start one.
 
         Args:
-            output: The result of the study; the journal's name is this and ``.journal``.
+            output: File of the study's result; the suffix ``.journal`` gives the name of the journal.
             study, fingerprint, total: File of the study, fingerprint of its contents, and number of its searches.
-            kind: What is kept of each.
-            restart: Forget the searches of an older journal.
+            kind: Class of the stored results.
+            restart: Discard the searches of an older journal.
 
         Raises:
-            SpecError: When the journal belongs to another study or is none, when another process writes to it, and when
-                there is a result without a journal.
+            SpecError: When the journal belongs to another study or is not a journal, when another process writes to it,
+                and when there is a result without a journal.
         """
         path = output + SUFFIX
         head: dict[str, Any] = {"journal": FORMAT, "version": program(), "study": study}
         head |= {"fingerprint": fingerprint, "searches": total}
+        # A result without its journal may be something else that must not be overwritten.
         if not restart and not Path(path).exists() and Path(output).is_file():
             found = "a file without its journal"
             hint = "delete or rename it, or replace it with --restart"
@@ -96,6 +97,7 @@ class Journal(Generic[F]):
             _lock(stream, path)
             stream.seek(0)
             data = b"" if restart else stream.read()
+            # A killed process may leave an incomplete last line
             whole = data[: data.rfind(b"\n") + 1]
             if not whole and not _line(head).startswith(data):
                 raise _foreign(path)
@@ -110,16 +112,16 @@ class Journal(Generic[F]):
         return journal
 
     def add(self, outcome: F) -> None:
-        """Keep a finished search.
+        """Append a finished search.
 
         Raises:
-            OSError: When the file cannot take it; the searches before it stay.
+            OSError: When the file cannot be written; earlier searches are kept.
         """
         self._write(outcome.to_record())
         self.outcomes[outcome.search] = outcome
 
     def _write(self, record: Mapping[str, Any]) -> None:
-        """Append a record, all of it or nothing: a full disk may take a part and say nothing."""
+        """Append a complete record or nothing: a full disk may accept a part without an error."""
         end = self._stream.seek(0, os.SEEK_END)
         rest = memoryview(_line(record))
         with _named(self.path):
@@ -131,7 +133,7 @@ class Journal(Generic[F]):
                 raise
 
     def close(self) -> None:
-        """Make sure that the file is on its disk, and let others have it."""
+        """Flush the file to disk and release the lock."""
         with _named(self.path), self._stream:
             os.fsync(self._stream.fileno())
 
@@ -144,7 +146,7 @@ class Journal(Generic[F]):
 
 @contextlib.contextmanager
 def _named(path: str) -> Iterator[None]:
-    """Give errors of the system the name of the file."""
+    """Add the file name to errors of the operating system."""
     try:
         yield
     except OSError as error:
@@ -153,7 +155,7 @@ def _named(path: str) -> Iterator[None]:
 
 
 def _lock(stream: IO[bytes], path: str) -> None:
-    """Keep other processes from writing to a file, where the system can."""
+    """Lock a file against other processes, if the operating system can."""
     try:
         import fcntl
     except ImportError:  # not on Windows
@@ -161,21 +163,21 @@ def _lock(stream: IO[bytes], path: str) -> None:
     try:
         fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        found = "another process that is at work on it"
+        found = "another process that writes to it"
         hint = "wait for it, or choose another output name"
-        raise SpecError(path, Problem("", "a journal of one's own", found, hint)) from None
+        raise SpecError(path, Problem("", "a journal without other writers", found, hint)) from None
     except OSError:  # a file system without locks
         return
 
 
 def _line(record: Mapping[str, Any]) -> bytes:
-    """Return a record as a line."""
+    """Return a record as a line with its checksum."""
     text = json.dumps(record, separators=(",", ":")).encode()
     return b"%08x %s\n" % (zlib.crc32(text), text)
 
 
 def _read(data: bytes, path: str, head: Mapping[str, Any], kind: type[F]) -> dict[int, F]:
-    """Return the finished searches of whole lines; damaged lines are left out with a warning."""
+    """Return the finished searches of complete lines; skip damaged lines with a warning."""
     first, *lines = data.split(b"\n")[:-1]
     _check_head(_record(first), path, head)
     outcomes: dict[int, F] = {}
@@ -197,7 +199,7 @@ def _read(data: bytes, path: str, head: Mapping[str, Any], kind: type[F]) -> dic
 
 
 def _record(line: bytes) -> dict[str, Any]:
-    """Return the record of a line; empty where the line is damaged."""
+    """Return the record of a line; empty if the line is damaged."""
     checksum, _, text = line.partition(b" ")
     with contextlib.suppress(ValueError, RecursionError):
         if checksum == b"%08x" % zlib.crc32(text) and isinstance(record := json.loads(text), dict):
@@ -206,7 +208,7 @@ def _record(line: bytes) -> dict[str, Any]:
 
 
 def _check_head(found: Mapping[str, Any], path: str, head: Mapping[str, Any]) -> None:
-    """Check that a journal is that of the same searches by the same program."""
+    """Check that a journal is from the same searches and the same program."""
     if found.get("journal") != head["journal"]:
         raise _foreign(path)
     if found.get("version") != head["version"]:
@@ -214,10 +216,10 @@ def _check_head(found: Mapping[str, Any], path: str, head: Mapping[str, Any]) ->
         raise SpecError(path, Problem("", wanted, f"one by {found.get('version')}", _RESTART))
     if any(found.get(key) != head[key] for key in ("fingerprint", "searches")):
         what = f"one of {found.get('study')} with {found.get('searches')} searches"
-        what += ", other than they are now: the study, a model or a system has changed"
+        what += ", which have changed since: the study, a model or a system is different"
         raise SpecError(path, Problem("", "the journal of this study", what, _RESTART))
 
 
 def _foreign(path: str) -> SpecError:
     hint = f"delete it, or {_RESTART}"
-    return SpecError(path, Problem("", "a sound journal of a study", "another file", hint))
+    return SpecError(path, Problem("", "an intact journal of a study", "another file", hint))

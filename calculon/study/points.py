@@ -1,4 +1,4 @@
-"""From a study to its searches: every combination, checked before any of them runs."""
+"""Searches of a study: every combination of its values, checked before any search runs."""
 
 import contextlib
 import hashlib
@@ -21,19 +21,19 @@ from calculon.declarations.model import Model
 from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.override import override
 from calculon.hardware.system import System
-from calculon.search.effect import warn_of_idle_values
+from calculon.search.override_checks import warn_of_idle_values
 from calculon.search.request import default_preset, needed_edition, one_stretch
 from calculon.search.task import Search, program
 from calculon.study.study_fields import FUSED, SETTINGS, Point, inside, kind_of
-from calculon.study.study_file import MOST_SEARCHES, Study, beside
+from calculon.study.study_file import MOST_SEARCHES, Study, spec_path
 
 MOST_SPECS = 4_000
-"""Models and systems of a study that differ; each is read and checked before the first search runs."""
+"""Largest number of different models and systems of a study; each is checked before the first search runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """One search of a study, and the values that the study has names for in it.
+    """Search of a study, with the values that define it in the study.
 
     Attributes:
         search: The search to run.
@@ -46,23 +46,24 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Plans:
-    """The searches of a study, and a fingerprint of everything that their results depend on."""
+    """Searches of a study, and a fingerprint of all inputs of their results."""
 
     searches: tuple[Planned, ...]
     fingerprint: str
 
 
 def plan(study: Study) -> Plans:
-    """Return every search of a study, the processor counts varying fastest.
+    """Return all searches of a study; processor counts vary fastest.
 
     Raises:
-        SpecError: For unknown models and systems, paths that lead nowhere, impossible processor counts, formulas that
-            cannot be computed: everything that can be known before a search runs.
+        SpecError: For unknown models and systems, unknown paths, invalid processor counts, and formulas that cannot be
+            computed: all errors that can be found before a search runs.
     """
     check_number(
         study, math.prod(map(_number, (*(axis.points for axis in study.axes), [study.fixed])))
     )
     specs = Specs(study.file)
+    # Results of another version of the program must not be resumed from a journal.
     digest = hashlib.sha256(f"{program()} sc23".encode())
     planned: list[Planned] = []
     names = study.names
@@ -80,26 +81,27 @@ def plan(study: Study) -> Plans:
             record = [known, *values.items()]
             digest.update(json.dumps(record, sort_keys=True, default=str).encode())
         check_number(study, len(planned))
-        _check(study.file, planned[first])  # the others differ in numbers only, which are checked
+        # The others differ only in numbers, which are already checked
+        _check(study.file, planned[first])
     warn_of_idle_values(one.search for one in planned)
     return Plans(tuple(planned), digest.hexdigest())
 
 
 def check_number(study: Study, number: int) -> None:
-    """Refuse a study of too many searches."""
+    """Refuse a study with too many searches."""
     if number > MOST_SEARCHES:
         wanted = f"a study of at most {MOST_SEARCHES:,} searches"
         raise SpecError(study.file, Problem("", wanted, f"{number:,} combinations"))
 
 
 def _number(points: Iterable[Point]) -> int:
-    """Return how many searches some points stand for, as far as their processor counts are listed."""
+    """Return the number of searches of some points, as far as their processor counts are listed."""
     counts = (point.get("num_procs") for point in points)
     return sum(len(listed) if isinstance(listed, tuple) else 1 for listed in counts)
 
 
 def points(study: Study) -> Iterator[tuple[Point, dict[str, str]]]:
-    """Yield every combination of the points of all axes and the places of its values, the last axis fastest."""
+    """Yield all combinations of points of the axes with the positions of their values; the last axis is fastest."""
     lines = (tuple(zip(axis.points, axis.places, strict=True)) for axis in study.axes)
     for combination in product(*lines):
         point: Point = {}
@@ -113,7 +115,7 @@ def points(study: Study) -> Iterator[tuple[Point, dict[str, str]]]:
 def _search(
     number: int, model: Model, system: System, campaign: Campaign | None, values: Point, most: int
 ) -> Search:
-    """Return one search; `most` is the largest number of processors among the searches of its curve."""
+    """Return the search for the values of a point; `most` is the largest processor count of the point."""
     settings = {name: values.get(name, setting.default) for name, setting in SETTINGS.items()}
     runs = campaign is not None
     needed = needed_edition(model, settings["preset"], runs=runs)
@@ -136,7 +138,7 @@ def _check(file: str, planned: Planned) -> None:
 
 
 def _at(values: Mapping[str, Any], problem: Problem) -> Problem:
-    """Say in which search of the study a problem is."""
+    """Add model and system of the search to a problem."""
     where = ", ".join(f"{values[name]}" for name in ("model", "system") if name in values)
     return replace(problem, field=f"{problem.field} (of {where})")
 
@@ -150,9 +152,9 @@ class Specs:
         self._made: dict[str, tuple[Any, str]] = {}
 
     def get(self, kind: str, cls: type, point: Point, places: Mapping[str, str]) -> tuple[Any, str]:
-        """Return the model or system of a point with the point's values in place, and a digest of its contents.
+        """Return the model or system of a point with the point's changes, and a digest of its contents.
 
-        What is wrong with such a value is told of its place in the study.
+        Problems with such a change refer to its position in the study.
         """
         changes = {name: value for name, value in point.items() if kind_of(name) == kind}
         source = point[kind]
@@ -170,14 +172,15 @@ class Specs:
             except SpecError as error:
                 if not changes:
                     raise
-                decode(cls, raw, source, name=name)  # what is wrong without the study is the spec's
+                # Errors of the unchanged spec refer to its own file
+                decode(cls, raw, source, name=name)
                 told = [_in_study(problem, changes, places, kind) for problem in error.problems]
                 raise SpecError(self._file, told) from None
             self._made[key] = made, hashlib.sha256(_json(changed)).hexdigest()
         return self._made[key]
 
     def campaign(self, point: Point, places: Mapping[str, str]) -> tuple[Campaign | None, str]:
-        """Return the campaign of a point, none where it has none, and a digest of its contents."""
+        """Return the campaign of a point, or None, and a digest of its contents."""
         stated, source = inside("campaign", point), point.get("campaign")
         if source is None and not stated:
             return None, ""
@@ -192,7 +195,7 @@ class Specs:
     def document(
         self, kind: str, point: Point, places: Mapping[str, str]
     ) -> tuple[str, Mapping[str, Any]]:
-        """Return name and document of a spec whose fields a point may state; an empty one where it names none."""
+        """Return name and document of a spec whose fields a point may state; empty if the point names none."""
         if (source := point.get(kind)) is None:
             return kind, {}
         if (kind, source) not in self._raw:
@@ -204,7 +207,7 @@ class Specs:
 
     @contextlib.contextmanager
     def placed(self, kind: str, point: Point, places: Mapping[str, str]) -> Iterator[None]:
-        """Say where in the study a spec is with which something is wrong."""
+        """Add the position in the study to problems of a spec."""
         try:
             yield
         except SpecError as error:
@@ -215,8 +218,8 @@ class Specs:
             raise SpecError(self._file, told) from None
 
     def _load(self, kind: str, source: str, place: str) -> tuple[str, object]:
-        """Read a model or system; a name that nothing has is told of its place in the study."""
-        path = beside(self._file, source)
+        """Read a model or system; an unknown name is reported with its position in the study."""
+        path = spec_path(self._file, source)
         try:
             catalog.find(kind, path)
         except SpecError as error:
@@ -229,11 +232,12 @@ class Specs:
 def _in_study(
     problem: Problem, changes: Mapping[str, Any], places: Mapping[str, str], kind: str
 ) -> Problem:
-    """Return a problem of a changed spec with its place in the study.
+    """Return a problem of a changed spec with its position in the study.
 
-    That is the place of the change that it is in or that is in it; of one that is in no change, the line of the spec.
+    This is the position of the change that contains the field or is inside it; else the line of the spec.
     """
     found = problem.field
+    # Longer paths first: the most specific change is the cause.
     for path in sorted(changes, key=len, reverse=True):
         inside = found.removeprefix(path)
         if inside != found and inside[:1] in ("", ".", "["):
@@ -245,13 +249,14 @@ def _in_study(
 
 
 def _json(value: object) -> bytes:
-    """Return a value as JSON, the same for the same contents."""
-    plain = json.loads(json.dumps(value, default=str))  # keys of YAML need not be texts
+    """Return a value as canonical JSON."""
+    # YAML keys may be numbers, which cannot be sorted with text
+    plain = json.loads(json.dumps(value, default=str))
     return json.dumps(plain, sort_keys=True).encode()
 
 
 def _resolved(study: Study, point: Point, names: Sequence[str]) -> Iterator[Point]:
-    """Yield a point with numbers for its formulas, once for each processor count."""
+    """Yield a point with computed formulas, once for each processor count."""
     counts = point["num_procs"]
     if isinstance(counts, dict):
         counts = _derived(Scope(study, point), counts)
@@ -263,7 +268,7 @@ def _resolved(study: Study, point: Point, names: Sequence[str]) -> Iterator[Poin
 
 
 def _derived(scope: "Scope", rule: Mapping[str, Expression]) -> tuple[int, ...]:
-    """Return the largest multiples of a number within bounds, ascending."""
+    """Return the largest multiples of a number within bounds, in ascending order."""
 
     def bound(name: str, default: float) -> float:
         return float(scope.compute(rule[name], f"num_procs.{name}")) if name in rule else default
@@ -275,6 +280,7 @@ def _derived(scope: "Scope", rule: Mapping[str, Expression]) -> tuple[int, ...]:
         if not (value >= 1 and float(value).is_integer()):
             wanted = "a whole number of at least 1"
             raise scope.problem(f"num_procs.{name}", wanted, shown(value))
+    # With `not`, because comparisons with NaN are false: it is refused, too.
     if not most <= LARGEST_INTEGER:
         raise scope.problem("num_procs.at_most", f"at most {LARGEST_INTEGER}", shown(most))
     largest = int(most // step)
@@ -289,7 +295,7 @@ def _derived(scope: "Scope", rule: Mapping[str, Expression]) -> tuple[int, ...]:
 
 
 class Scope:
-    """The values of one point by name; formulas are computed when they are asked for."""
+    """Values of one point by name; formulas are computed on access."""
 
     def __init__(self, study: Study, point: Point):
         self.study, self._point = study, point
@@ -306,7 +312,7 @@ class Scope:
             value = SETTINGS[name].default
         if value is None:
             known = [n for n in self.study.names if n != name]
-            hint = nearest(name, known) or "known are " + ", ".join(known)
+            hint = nearest(name, known) or "known names: " + ", ".join(known)
             raise self.problem(self._place, "a value of the study", repr(name), hint)
         if isinstance(value, dict) and name == "num_procs":
             found = "num_procs, which is derived here"
@@ -318,8 +324,8 @@ class Scope:
         return self._pending[-1] if self._pending else ""
 
     def compute(self, formula: Expression, name: str) -> Any:
-        """Return the number of a formula that is called so."""
-        if name in self._pending:
+        """Return the value of the formula with a name."""
+        if name in self._pending:  # a formula that is being computed needs itself
             chain = " -> ".join([*self._pending[self._pending.index(name) :], name])
             raise self.problem(name, "a formula that does not need itself", chain)
         self._pending.append(name)
@@ -338,7 +344,7 @@ class Scope:
         return value
 
     def whole(self, name: str, value: Any) -> int:
-        """Return a value that has to be a whole number of at least 1."""
+        """Return a value as an integer; raise an error unless it is a whole number of at least 1."""
         if not (1 <= value <= LARGEST_INTEGER and float(value).is_integer()):
             raise self.problem(name, SETTINGS[name].wanted, shown(value), "use floor(...)")
         return int(value)
@@ -350,5 +356,5 @@ class Scope:
         return value
 
     def problem(self, place: str, wanted: str, found: str, hint: str = "") -> SpecError:
-        """Return an error that says in which search of the study it is."""
+        """Return an error that names the search of the study."""
         return SpecError(self.study.file, _at(self._point, Problem(place, wanted, found, hint)))

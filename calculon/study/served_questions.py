@@ -1,4 +1,4 @@
-"""A study of deployments: each of its models, systems, deployments and workloads, as a question of its own."""
+"""Studies of deployments: a question for each combination of models, systems, deployments and workloads."""
 
 import hashlib
 import json
@@ -23,13 +23,13 @@ from calculon.study.study_file import Study
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A deployment under a workload: a few kilobytes that cross processes and machines.
+    """Deployment with a workload: a few kilobytes that are sent to processes and machines.
 
     Attributes:
-        number: Position in its study.
-        deployment: A record; processors on which there is a plain deployment; or fields that contradict each other.
-        changes: Fields of a plain deployment that are stated.
-        version: The program that asks (:func:`program`); a worker with another one refuses.
+        number: Position in the study.
+        deployment: A record; a processor count for a default deployment; or contradictory fields.
+        changes: Stated fields of a default deployment.
+        version: Program that sends the question (:func:`program`); workers with another program refuse it.
     """
 
     number: int
@@ -43,15 +43,15 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a deployment gives; without figures, why it cannot run.
+    """Figures of a deployment, or the reason why it cannot run.
 
     Attributes:
         search: Number of the question.
-        deployment: Fields of the deployment as a file states them.
-        batch, cut: Sequences of a replica, and what bounds them.
+        deployment: Fields of the deployment as in files.
+        batch, cut: Sequences of a replica, and the limit that determines them.
         figures: Figures by name.
         missed: Limits that it misses, in words.
-        reason: Why it cannot run.
+        reason: Reason why it cannot run; empty if it can.
     """
 
     search: int
@@ -64,11 +64,11 @@ class Answer:
 
     @property
     def good(self) -> bool:
-        """Whether it runs and keeps all limits."""
+        """True if the deployment runs and meets all limits."""
         return not (self.missed or self.reason)
 
     def to_record(self) -> dict[str, Any]:
-        """Return it as a line of a journal has it."""
+        """Return the answer as a line of a journal."""
         return {
             "search": self.search,
             "deployment": dict(self.deployment),
@@ -81,7 +81,7 @@ class Answer:
 
     @classmethod
     def of_record(cls, record: Mapping[str, Any]) -> Self:
-        """Return that of a record; KeyError, TypeError or ValueError for one that is damaged."""
+        """Return the answer of a record; raise KeyError, TypeError or ValueError for a damaged one."""
         figures = {
             str(name): None if value is None else float(value)
             for name, value in record["figures"].items()
@@ -99,7 +99,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class PlannedQuestion:
-    """One question of a study, and the values that the study has names for in it."""
+    """Question of a study, with the values that define it in the study."""
 
     search: Question
     values: Point
@@ -107,19 +107,18 @@ class PlannedQuestion:
 
 @dataclass(frozen=True, slots=True)
 class Questions:
-    """The questions of a study, and a fingerprint of everything that their answers depend on."""
+    """Questions of a study, and a fingerprint of all inputs of their answers."""
 
     searches: tuple[PlannedQuestion, ...]
     fingerprint: str
 
 
 def plan_questions(study: Study) -> Questions:
-    """Return every question of a study of deployments, the last of its lists varying fastest.
+    """Return all questions of a study of deployments; the last list varies fastest.
 
     Raises:
-        SpecError: For unknown names and files, for models that none can serve, and for everything wrong with a record.
-            What some combinations of a line have that contradicts itself or does not fit a model is answered with the
-            reason.
+        SpecError: For unknown names and files, for models that cannot be served, and for invalid records. Single
+            combinations that contradict themselves or do not fit a model are answered with a reason instead.
     """
     total = 1
     for axis in study.axes:
@@ -153,7 +152,7 @@ def plan_questions(study: Study) -> Questions:
 
 
 def _of(records: Mapping[str, Mapping[str, Any]], name: str) -> Any:
-    """Return the value of a path that a line does not state and others do: what its record has; None for any other."""
+    """Return the value of a path from the record of a line that does not state it; None for any other path."""
     kind, _, path = name.partition(".")
     value: Any = records.get(kind)
     for step in path.split("."):
@@ -162,7 +161,7 @@ def _of(records: Mapping[str, Mapping[str, Any]], name: str) -> Any:
 
 
 class _Lines:
-    """Deployments of the lines of a study: one of whose combinations none is a deployment is an error."""
+    """Deployments of the lines of a study: a line without any valid combination is an error."""
 
     def __init__(self) -> None:
         self._sound: set[tuple[Any, ...]] = set()
@@ -171,7 +170,7 @@ class _Lines:
     def deployment(
         self, specs: Specs, point: Point, places: Mapping[str, str]
     ) -> tuple[Deployment | int | dict[str, Any], dict[str, Any]]:
-        """Return the deployment of a point, or processors with the fields that it states."""
+        """Return the deployment of a point, or a processor count and the stated fields."""
         stated, source = inside("deployment", point), point.get("deployment")
         line = (source, *stated)
         plain = isinstance(source, int)
@@ -180,13 +179,14 @@ class _Lines:
             with specs.placed("deployment", point, places):
                 found = read_deployment(raw, stated)
         except SpecError as error:
+            # Single combinations of a line may be contradictory: an error only if all of them are.
             self._wrong.setdefault(line, error)
             return {**raw, **stated}, {}
         self._sound.add(line)
         return (source, stated) if isinstance(source, int) else (found, {})
 
     def check(self) -> None:
-        """Raise the error of the first line that has no deployment."""
+        """Raise the error of the first line without a valid deployment."""
         for line, error in self._wrong.items():
             if line not in self._sound:
                 raise error
@@ -202,16 +202,17 @@ def _fields(asked: Question) -> dict[str, Any]:
 
 
 def answer(asked: Question) -> Answer:
-    """Answer one question: the task of a worker.
+    """Answer one question as the task of a worker.
 
     Raises:
-        CalculonError: When the worker has another version of the package.
+        CalculonError: When the worker has another version of the package than the sender.
     """
     check_version(asked.version)
     deployment, load = asked.deployment, asked.workload
     try:
         found = serve(asked.model, deployment, asked.system, load, changes=asked.changes or None)
     except (Infeasible, SpecError) as error:
+        # A combination that cannot run is a result: the study continues.
         return Answer(asked.number, _fields(asked), 0, "", {}, (), _reason(error))
     missed = tuple(one.in_words for one in found.limits if not one.met)
     fields = found.deployment.to_dict()
@@ -219,13 +220,14 @@ def answer(asked: Question) -> Answer:
 
 
 def _reason(error: CalculonError) -> str:
-    """Return why a deployment cannot run, in a line."""
+    """Return the reason why a deployment cannot run as a single line."""
     return "; ".join(str(error).split("\n"))
 
 
 def varied(planned: tuple[PlannedQuestion, ...]) -> Iterator[str]:
     """Yield the names whose values differ between questions."""
     for name in dict.fromkeys(name for one in planned for name in one.values):
+        # As text, because lists and objects cannot be members of a set.
         values = {json.dumps(one.values.get(name), default=str) for one in planned}
         if len(values) > 1:
             yield name

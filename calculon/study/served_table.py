@@ -1,4 +1,4 @@
-"""The result of a study of deployments as a table: a row for each question, and the summary of its best figures."""
+"""Result of a study of deployments: a table with a row for each question, and a summary of the best figures."""
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -20,13 +20,13 @@ from calculon.study.study_summary import checked_summary
 from calculon.study.study_table import Table, column_of, column_type, listed, spelled, text_of
 
 FIELDS = tuple(one.key for one in spec_fields(Deployment))
-"""Fields of the deployment of a row."""
+"""Deployment fields of a row."""
 
 RESULTS = ("batch", *FIELDS, *SERVING_FIGURES)
-"""Everything that a row has by name beside the names of the study."""
+"""All named results of a row, in addition to the names of the study."""
 
 BEST = {"output_rate_per_proc": "max", "tpot": "min", "ttft": "min", "usd_per_mtoken": "min"}
-"""Figures of a summary where the study asks for none."""
+"""Figures of the default summary."""
 
 _TEXTS = ("reason", "missed", "cut")
 _ALWAYS = ("model", "system", "deployment", "workload")
@@ -34,33 +34,33 @@ _ALWAYS = ("model", "system", "deployment", "workload")
 
 @dataclass(frozen=True)
 class ServedRows:
-    """Questions with their answers, a row each."""
+    """Questions with their answers, one row each."""
 
     planned: Sequence[PlannedQuestion]
     answers: Sequence[Answer]
 
     @property
     def row_search(self) -> Array:
-        """The place of the question of each row: its own."""
+        """Index of the question of each row."""
         return np.arange(len(self.planned))
 
     @property
     def results(self) -> tuple[str, ...]:
-        """The names of results."""
+        """Names of results."""
         return RESULTS
 
     @cached_property
     def empty(self) -> Array:
-        """Which rows do not count: those that cannot run, or miss a limit."""
+        """Mask of rows that do not count: they cannot run, or miss a limit."""
         return np.array([not one.good for one in self.answers], bool)
 
     @property
     def spread(self) -> Array:
-        """Nothing is said of how sure a figure is."""
+        """Relative uncertainty of figures: unknown, so 0."""
         return np.zeros(len(self.planned))
 
     def result(self, name: str) -> Array:
-        """Return a figure or a field of the deployment for every row, masked where it does not count."""
+        """Return a figure or deployment field for every row, masked in rows that do not count."""
         values = [_value(one, name) for one in self.answers]
         column = column_of(values, column_type(values))
         plain = column if isinstance(column, np.ndarray) else column.text()
@@ -72,7 +72,7 @@ class ServedRows:
 
 
 def _value(one: Answer, name: str) -> Any:
-    """Return a figure or a field of an answer; None where it has none."""
+    """Return a figure or field of an answer; None if it has none."""
     if name == "batch":
         return one.batch or None
     if name in SERVING_FIGURES:
@@ -82,13 +82,14 @@ def _value(one: Answer, name: str) -> Any:
 
 
 def served_summary(study: Study, planned: tuple[PlannedQuestion, ...]) -> Summary:
-    """Return the summary that a study asks for, or the best figures for everything that varies.
+    """Return the requested summary of a study, or the best figures for all names that vary.
 
     Raises:
         SpecError: As :func:`~calculon.study.study_summary.make_summary`.
     """
     summary = study.summary
     if summary is None:
+        # Quantities follow from other values, which already define the rows.
         rows = tuple(name for name in varied(planned) if name not in study.quantities)
         best = {name: (Expression.parse(name), sense) for name, sense in BEST.items()}
         return Summary(rows, None, best)
@@ -96,7 +97,7 @@ def served_summary(study: Study, planned: tuple[PlannedQuestion, ...]) -> Summar
 
 
 def write_served(path: str, rows: ServedRows) -> int:
-    """Write a result by the suffix of its name, and return the number of rows.
+    """Write a result in the format of its file suffix, and return the number of rows.
 
     Raises:
         SpecError: When the file cannot be written.
@@ -105,6 +106,7 @@ def write_served(path: str, rows: ServedRows) -> int:
     if document_suffix(path) == ".json":
         lists = {name: listed(column) for name, column in table.items()}
         for name in _study_names(rows):
+            # JSON has lists and objects, which other formats store as text.
             lists[_column_name(name)] = rows.value(name)
         write_json(
             path, [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
@@ -116,19 +118,20 @@ def write_served(path: str, rows: ServedRows) -> int:
 
 
 def _study_names(rows: ServedRows) -> list[str]:
-    """Return the names of the study that are columns."""
+    """Return the names of the study that become columns."""
     kept = {*varied(tuple(rows.planned)), *_ALWAYS}
     names = dict.fromkeys(name for one in rows.planned for name in one.values)
     return [name for name in names if name in kept]
 
 
 def _column_name(name: str) -> str:
-    """Return the column of a name of the study."""
+    """Return the column name for a name of the study."""
+    # Both are columns: the stated value, and the field of the estimated deployment with its defaults.
     return f"asked_{name}" if name in RESULTS else name
 
 
 def _table(rows: ServedRows) -> Table:
-    """Return all columns: the question, whether it can run, the deployment, and its figures."""
+    """Return all columns: the question, infeasibility reasons, the deployment, and its figures."""
     columns: dict[str, Sequence[Any]] = {"search": [one.search.number for one in rows.planned]}
     columns |= {_column_name(name): rows.value(name) for name in _study_names(rows)}
     columns["reason"] = [one.reason or None for one in rows.answers]
@@ -140,7 +143,7 @@ def _table(rows: ServedRows) -> Table:
 
 
 def _made(name: str, values: Sequence[Any]) -> Any:
-    """Return a column; one of figures has numbers even where there are none."""
+    """Return a column; figures are numeric even if all are missing."""
     if name in SERVING_FIGURES:
         return np.array([np.nan if value is None else value for value in values], float)
     if name in _TEXTS:

@@ -1,4 +1,4 @@
-"""The names that a study file gives values to: settings of a search, paths into specs, the user's own quantities."""
+"""Names in a study file: settings of a search, paths into specs, and user-defined quantities."""
 
 import re
 from collections.abc import Mapping
@@ -19,9 +19,9 @@ from calculon.declarations.spellings.processor_counts import processor_counts
 from calculon.declarations.statistics import CorrectedStats
 from calculon.hardware.system import System
 from calculon.plan.plan import NAMES
+from calculon.search.conditions import Condition
 from calculon.search.objective import Objective
-from calculon.search.restrict import checked
-from calculon.search.where import Condition
+from calculon.search.overrides import checked
 from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.load import Workload
 
@@ -29,12 +29,12 @@ Point = dict[str, Any]
 """Values by name."""
 
 FUSED = {"true": (True,), "false": (False,), "both": (True, False)}
-"""Candidates of fused activation within one search; if it states none, what its edition fuses."""
+"""Candidates of fused activation within a search; by default the choice of the edition."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting of a search: type, default (None where it is unset) and limits of plain values, all values in words."""
+    """Setting of a search: type, default (None if unset), limits of plain values, and a description of all values."""
 
     type: type
     default: Any
@@ -43,7 +43,7 @@ class Setting:
 
 
 def _setting(kind: type, default: Any, wanted: str = "", **limits: Any) -> Setting:
-    """Declare a setting; `limits` are those of a :class:`Declaration`."""
+    """Declare a setting; `limits` are arguments of :class:`Declaration`."""
     declaration = Declaration("", **limits)
     return Setting(kind, default, declaration, wanted or declaration.wanted(kind))
 
@@ -70,16 +70,16 @@ SETTINGS = {
     "edition": _setting(str, None, choices=EDITION_NAMES),
     "preset": _setting(str, None, "the name of a preset, or a file"),
 }
-"""Every setting of a search."""
+"""All settings of a search."""
 
 REQUIRED = ("num_procs", "max_batch_size")
-"""Settings that every search needs from the study."""
+"""Settings that every study must give to its searches."""
 
 WHOLE = ("num_procs", "fix", "add")
-"""Settings whose lists and mappings are one value."""
+"""Settings whose lists and mappings are a single value."""
 
 DERIVED = ("largest", "multiples_of", "at_most", "at_least")
-"""How processor counts are derived: the largest multiples within bounds."""
+"""Keys of derived processor counts: the largest multiples within bounds."""
 
 _MODEL = tuple(field.key for field in spec_fields(Model))
 _SYSTEM = tuple(field.key for field in spec_fields(System))
@@ -95,11 +95,11 @@ INLINE = {
 }
 """Fields that a line of campaigns, deployments or workloads may state.
 
-Elsewhere the kind and a dot stand before the path of such a field: its name may be that of another thing, too.
+Elsewhere such a field needs the kind and a dot as a prefix, because other specs may have a field of the same name.
 """
 
 SERVING = ("deployment", "workload")
-"""What a study of deployments has, and no other."""
+"""Sections of studies of deployments only."""
 
 
 def inside(kind: str, point: Mapping[str, Any]) -> dict[str, Any]:
@@ -116,26 +116,26 @@ def inside(kind: str, point: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A place in a study file, and the list that takes its problems."""
+    """Position in a study file, and the list that collects its problems."""
 
     path: str
     problems: list[Problem]
 
     def inside(self, name: object) -> "Place":
-        """Return the place of a field of the object here."""
+        """Return the position of a field of this object."""
         return Place(f"{self.path}.{name}".lstrip("."), self.problems)
 
     def wrong(self, expected: str, found: str, hint: str = "") -> None:
-        """Note a problem with the value here."""
+        """Add a problem with the value at this position."""
         self.problems.append(Problem(self.path, expected, found, hint))
 
 
 def kind_of(name: str) -> str:
-    """Return the kind of thing that a name gives a value to.
+    """Return the kind of a name.
 
     Returns:
-        ``source`` (a model, system, campaign, deployment or workload), ``setting``, the kind of a spec (a path into
-        it), ``quantity``, or nothing for a name that cannot be given.
+        ``source`` (a model, system, campaign, deployment or workload), ``setting``, the kind of a spec (for a path into
+        it), ``quantity``, or an empty text for an invalid name.
 
     Examples:
         >>> [kind_of(name) for name in ("mem1.GiB", "seq_size", "top", "price", "sample_rate", "a-b")]
@@ -157,7 +157,7 @@ def kind_of(name: str) -> str:
 
 
 def check_value(place: Place, name: str, value: Any) -> Any:
-    """Return a value as its name reads it, or note what is wrong."""
+    """Return a value in the form of its name, or add a problem."""
     match kind_of(name):
         case "source":
             count = isinstance(value, int) and not isinstance(value, bool) and value > 0
@@ -171,20 +171,20 @@ def check_value(place: Place, name: str, value: Any) -> Any:
             return check_quantity(place, name, value)
         case "":
             if name in _RESULTS:
-                place.wrong("a name of your own", f"{name!r}, which is a result")
+                place.wrong("a name that is not taken", f"{name!r}, which is a result")
                 return value
             known = (*SETTINGS, *_MODEL, *_SYSTEM)
             first = re.split(r"[.\[]", name, maxsplit=1)[0]
             hint = nearest(first, known) or "paths start with " + ", ".join(_SYSTEM)
-            wanted = "a setting, a path into a system or model, or a name of your own"
+            wanted = "a setting, a path into a system or model, or a new name"
             place.wrong(wanted, repr(name), hint)
     return value
 
 
 def check_quantity(place: Place, name: str, value: Any) -> Any:
-    """Return a quantity: a number, a switch or text under a name that is no misspelled setting."""
+    """Return a quantity: a number, a switch or text, under a name that is not a misspelled setting."""
     if alike := _misspelled(name):
-        wanted = "a setting, or a name of your own that is unlike any"
+        wanted = "a setting, or a new name that is unlike any"
         place.wrong(wanted, repr(name), f"did you mean '{alike}'?")
     elif not isinstance(value, (str, bool)):
         if problem := Declaration("").problem(float, value, place.path):
@@ -195,21 +195,22 @@ def check_quantity(place: Place, name: str, value: Any) -> Any:
 
 
 def formula(place: Place, text: str) -> Expression:
-    """Return a formula; 1 for a text that is none, with a problem."""
+    """Parse a formula; for invalid text, add a problem and return 1."""
     return Expression.decode(text, place.path, place.problems) or Expression.parse("1")
 
 
 def _misspelled(name: str) -> str:
-    """Return the setting that a name differs from only as a slip of the pen does, or nothing."""
+    """Return the setting that a name probably misspells, or an empty text."""
     spelled = {setting.replace("_", ""): setting for setting in SETTINGS}
     plain = name.replace("_", "").lower()
+    # Short names are close to many words by chance, so only longer settings are compared.
     long = [known for known in spelled if len(known) > 4]
     close = [plain] if plain in spelled else get_close_matches(plain, long, n=1, cutoff=0.85)
     return spelled[close[0]] if close else ""
 
 
 def _check_setting(place: Place, name: str, value: Any) -> Any:
-    """Return the value of a setting."""
+    """Check and return the value of a setting."""
     setting = SETTINGS[name]
     match name, value:
         case "num_procs", _:
@@ -230,11 +231,12 @@ def _check_setting(place: Place, name: str, value: Any) -> Any:
 
 
 def _parsed(place: Place, name: str, value: Any) -> Any:
-    """Return a value that another part of the search reads; its problems become problems of this place."""
+    """Return a value after checks by the search; its problems get this position."""
     try:
         match name:
             case "objective":
-                Objective.parse(value, whole_runs=True)  # whether they are known is told later
+                # Availability of run figures is checked later
+                Objective.parse(value, whole_runs=True)
             case "where":
                 Condition.parse(value, whole_runs=True)
             case _:
@@ -248,7 +250,7 @@ def _parsed(place: Place, name: str, value: Any) -> Any:
 
 
 def _counts(place: Place, value: Any) -> tuple[int, ...] | dict[str, Expression]:
-    """Return processor counts, or the formulas that they are derived by."""
+    """Return processor counts, or formulas for derived counts."""
     if isinstance(value, Mapping):
         for key in value:
             if key not in DERIVED:

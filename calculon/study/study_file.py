@@ -1,8 +1,7 @@
-"""A study file: which searches to run, and the summary at the end.
+"""Study files: the searches to run, and the final summary.
 
-The file reads as it is meant: a list is *each of these*, values on one line belong together, everything else is
-combined with everything. :meth:`Study.read` tells all problems of a file at once;
-:mod:`calculon.study.points` makes the searches.
+A list means *each of these*, values on one line belong together, and everything else is combined with everything.
+:meth:`Study.read` reports all problems of a file at once; :mod:`calculon.study.points` creates the searches.
 """
 
 import math
@@ -33,25 +32,25 @@ from calculon.study.study_fields import (
 )
 
 MOST_SEARCHES = 100_000
-"""Searches that one study may stand for: all of them are planned before the first runs, in a few seconds."""
+"""Largest number of searches of a study: all of them are planned before the first one runs, in a few seconds."""
 
 MOST_HINTS = 20
-"""Unknown fields whose nearest known spelling is looked for."""
+"""Largest number of unknown fields for which the nearest known spelling is searched."""
 
 _TABLES = (".csv", ".parquet")
 
 SPECS = {f"{kind}s": kind for kind in ("model", "system", *INLINE)}
-"""Sections that list specs, with the kind of each."""
+"""Sections that list specs, with the kind of each section."""
 
 SECTIONS = ("about", *SPECS, "vary", "quantities", "summary")
-"""Fields of a study file next to the settings."""
+"""Fields of a study file other than settings."""
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Points to try, each with everything else; a point sets values that belong together.
+    """Points to combine with everything else; a point sets values that belong together.
 
-    `places` has for each point where its values stand in the file, by name.
+    `places` contains the position of each value in the file by name, for each point.
     """
 
     name: str
@@ -60,19 +59,19 @@ class Axis:
 
     @classmethod
     def of(cls, name: str, placed: Iterable[tuple[Point, Mapping[str, str]]]) -> "Axis":
-        """Return an axis of points and the places of their values."""
+        """Return an axis from points and the positions of their values."""
         points, places = zip(*placed, strict=True) if (placed := tuple(placed)) else ((), ())
         return cls(name, points, places)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names that the points give values to."""
+        """Names whose values the points set."""
         return tuple(dict.fromkeys(name for point in self.points for name in point))
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The table at the end: a line per combination of `rows`, a group of figures per value of `columns`."""
+    """Final table: a line per combination of `rows`, and a group of figures per value of `columns`."""
 
     rows: tuple[str, ...]
     columns: str | None
@@ -81,15 +80,15 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """What a study file says, every value checked on its own.
+    """Content of a study file, with each value checked by itself.
 
     Attributes:
         file: Path of the file.
-        axes: Everything that varies; the first varies slowest.
-        fixed: Settings that are the same for every search.
-        quantities: Numbers of the user's own, and formulas for them.
-        summary: Table at the end, where the file asks for one.
-        serves: Whether it asks about deployments of served models, and not for executions.
+        axes: Values that vary; the first axis varies slowest.
+        fixed: Settings of all searches.
+        quantities: User-defined numbers and formulas.
+        summary: Final table, if the file requests one.
+        serves: True for a study of deployments, False for a study of training executions.
     """
 
     file: str
@@ -105,7 +104,7 @@ class Study:
         """Read a study from a YAML or JSON file.
 
         Raises:
-            SpecError: With everything that is wrong with the file.
+            SpecError: With all problems of the file.
         """
         if document_suffix(path) in _TABLES:
             raise SpecError(path, Problem("", "a study: YAML or JSON", "a table, by its name"))
@@ -113,7 +112,7 @@ class Study:
 
     @classmethod
     def decode(cls, raw: object, file: str) -> "Study":
-        """Make a study of a document; errors as in :meth:`read`."""
+        """Create a study from a document; errors as in :meth:`read`."""
         check_kind("study", raw, file)
         if not isinstance(raw, Mapping):
             raise SpecError(file, Problem("", "an object with models and systems", shown(raw)))
@@ -124,7 +123,7 @@ class Study:
         return study
 
     def under(self, setting: str, values: Sequence[str]) -> "Study":
-        """Return the study with other values of a setting than it says, each search with every one of them."""
+        """Return the study with other values of a setting, each combined with all searches."""
         without = (
             replace(
                 axis,
@@ -139,13 +138,13 @@ class Study:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Everything that a search of the study has by name, in the order of the file."""
+        """Names of all values of a search, in the order of the file."""
         varied = (name for axis in self.axes for name in axis.names)
         return tuple(dict.fromkeys((*varied, *self.fixed, *self.quantities)))
 
 
 def _by_path(kind: str, line: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a line of ``campaigns``, ``deployments`` or ``workloads`` with the fields that it states by their paths.
+    """Return a line of ``campaigns``, ``deployments`` or ``workloads`` with its stated fields by path.
 
     >>> _by_path("campaign", {"campaign": {"tokens": "1T"}, "top": 3})
     {'campaign.tokens': '1T', 'top': 3}
@@ -172,17 +171,17 @@ class _Reader:
     problems: list[Problem] = field(default_factory=list)
 
     def wrong(self, place: str, expected: str, found: str, hint: str = "") -> None:
-        """Note a problem."""
+        """Add a problem."""
         self.problems.append(Problem(place, expected, found, hint))
 
     def study(self, document: Mapping[Any, Any], file: str) -> Study:
-        """Read the whole document."""
+        """Read the complete document."""
         raw = self.plain(document, "")
         known = (*SECTIONS, *SETTINGS)
         for key in raw:
             if key not in known:
-                few = len(self.problems) < MOST_HINTS
-                hint = (nearest(key, known) or "known are " + ", ".join(known)) if few else ""
+                few = len(self.problems) < MOST_HINTS  # the search for near names is slow
+                hint = (nearest(key, known) or "known fields: " + ", ".join(known)) if few else ""
                 self.wrong(key, "only the known fields", f"the unknown field {shown(key)}", hint)
         serves = any(f"{kind}s" in raw for kind in SERVING)
         needed = ("models", "systems", *(("deployments",) if serves else ()))
@@ -217,23 +216,23 @@ class _Reader:
         return study
 
     def serving(self, study: Study) -> None:
-        """Check that a study of deployments has workloads, and nothing of searches for executions."""
+        """Check that a study of deployments has workloads, and no settings of searches for executions."""
         if not any(kind_of(n) == "workload" or n == "workload" for n in study.names):
             wanted = "a list of workloads: catalog names, files, or lines such as {prompt: 2000, output: 500}"
             self.wrong("workloads", wanted, "nothing (the field is missing)")
         for name in study.names:
             if name in SETTINGS or name == "campaign" or kind_of(name) == "campaign":
-                hint = "deployments are lists of their own: deployments: [8, {num_procs: 8}]"
+                hint = "list deployments instead: deployments: [8, {num_procs: 8}]"
                 self.wrong(
                     name, "no setting of a search, in a study of deployments", "a value", hint
                 )
             elif name in study.quantities and name in SERVING_FIGURES:
                 self.wrong(
-                    f"quantities.{name}", "a name of your own", f"{name!r}, which is a result"
+                    f"quantities.{name}", "a name that is not taken", f"{name!r}, which is a result"
                 )
 
     def plain(self, value: Any, path: str) -> Any:
-        """Return a value as JSON has it, and note what JSON has not: YAML knows dates, sets and bytes."""
+        """Return a value as JSON data; report types that JSON lacks, because YAML has dates, sets and bytes."""
         if isinstance(value, Mapping):
             inside = f"{path}." if path else ""
             return {str(key): self.plain(one, f"{inside}{key}") for key, one in value.items()}
@@ -246,7 +245,7 @@ class _Reader:
         return value
 
     def entries(self, section: str, kind: str, raw: Mapping[str, Any]) -> Axis:
-        """Read specs of a kind: names, or lines that begin with one or state fields of it."""
+        """Read specs of a kind: names, or lines that begin with a name or state fields."""
         value = raw.get(section)
         lines = [value] if isinstance(value, (str, int, Mapping)) else value
         if not isinstance(lines, list) or not lines:
@@ -270,16 +269,16 @@ class _Reader:
         return Axis.of(section, self.points(rows, section))
 
     def own_names(self, section: str, kind: str, rows: Sequence[object]) -> None:
-        """Note names of the user's own that are rather misspelled fields."""
+        """Report user-defined names that are probably misspelled fields."""
         fields = INLINE[kind]
         for i, row in enumerate(rows):
             for name in row if isinstance(row, Mapping) else ():
                 if kind_of(name) == "quantity" and (hint := nearest(name, fields)):
-                    wanted = f"a field of a {kind}, or a name of your own that is unlike any"
+                    wanted = f"a field of a {kind}, or a new name that is unlike any"
                     self.wrong(f"{section}[{i}].{name}", wanted, shown(name), hint)
 
     def varied(self, raw: object) -> Iterator[Axis]:
-        """Read the axes under ``vary``: lists of values, or of lines of values that belong together."""
+        """Read the axes under ``vary``: lists of values, or lists of lines of values that belong together."""
         if not isinstance(raw, Mapping):
             self.wrong("vary", "an object with a list for each thing that varies", shown(raw))
             return
@@ -294,15 +293,17 @@ class _Reader:
     def points(
         self, rows: Sequence[object], section: str
     ) -> Iterator[tuple[Point, Mapping[str, str]]]:
-        """Check the values of some lines, and yield each with the places of its values.
+        """Check the values of lines, and yield each point with the positions of its values.
 
-        A list in a line stands for a line with each of its values.
+        A list in a line expands to a point for each of its values.
         """
         lines = [row for row in rows if isinstance(row, Mapping)]
+        # A required setting belongs on all lines or on none: else it would be missing in some searches.
         needed = [name for name in REQUIRED if any(name in line for line in lines)]
         for i, row in enumerate(rows):
             if not isinstance(row, Mapping):
                 continue
+            # The position of a single value is its place in the list: its name would repeat the section.
             single = len(row) == 1 and section not in SPECS
             where = f"{section}[{i}]" if section else ""
             for name in needed:
@@ -319,15 +320,16 @@ class _Reader:
                     self.wrong(at, "at least one value", "an empty list")
                 checked = (check_value(Place(at, self.problems), name, one) for one in each)
                 lists.append([(name, one) for one in checked])
+            # Lists multiply: count the combinations before they fill the memory.
             count = math.prod(map(len, lists))
             if count > MOST_SEARCHES:
-                found = f"{count:,} of them"
+                found = f"{count:,} combinations"
                 self.wrong(where, f"lists of at most {MOST_SEARCHES:,} combinations", found)
                 continue
             yield from ((dict(pairs), places) for pairs in product(*lists))
 
     def quantities(self, raw: object) -> dict[str, float | Expression]:
-        """Read numbers and formulas of the user's own."""
+        """Read user-defined numbers and formulas."""
         if not isinstance(raw, Mapping):
             self.wrong("quantities", "an object with a number or a formula by name", shown(raw))
             return {}
@@ -335,7 +337,7 @@ class _Reader:
         for name, value in raw.items():
             place = Place(f"quantities.{name}", self.problems)
             if kind_of(name) != "quantity":
-                place.wrong("a name of your own", f"{shown(name)}, which means something else")
+                place.wrong("a name that is not taken", f"{shown(name)}, which has another meaning")
             elif isinstance(value, str):
                 read[name] = formula(place, value)
             else:
@@ -343,7 +345,7 @@ class _Reader:
         return read
 
     def once(self, study: Study) -> None:
-        """Check that every name is given in one place."""
+        """Check that every name has values in one position only."""
         places: dict[str, str] = {}
         given = [(axis.names, axis.name) for axis in study.axes]
         given += [(tuple(study.fixed), "the top"), (tuple(study.quantities), "quantities")]
@@ -355,14 +357,14 @@ class _Reader:
                 places[name] = place
 
     def missing(self, name: str, study: Study) -> None:
-        """Note a required setting that is nowhere; name what may be a misspelling of it."""
+        """Report a missing required setting, and suggest a name that may be a misspelling of it."""
         hint = nearest(name, [own for own in study.names if own != name])
         hint = hint.replace("did you mean", "is it spelled").replace("?", " here?") if hint else ""
         default = f"add {name} at the top, or to the lines of models or systems"
         self.wrong(name, SETTINGS[name].wanted, "nothing (the field is missing)", hint or default)
 
     def summary(self, raw: object) -> Summary:
-        """Read the summary at the end; its names are checked when the searches are known."""
+        """Read the final summary; its names are checked when the searches are known."""
         if not isinstance(raw, Mapping):
             self.wrong("summary", "an object with rows and best", shown(raw))
             return Summary((), None, {})
@@ -385,7 +387,7 @@ class _Reader:
         return Summary(tuple(rows), columns, figures)
 
     def figure(self, title: str, text: str) -> tuple[Expression, str]:
-        """Read one figure of the summary: ``FORMULA[:max|min]``."""
+        """Read a figure of the summary: ``FORMULA[:max|min]``."""
         place = Place(f"summary.best.{title}", self.problems)
         body, colon, sense = text.rpartition(":")
         if colon and sense.strip() not in ("max", "min"):
@@ -393,7 +395,7 @@ class _Reader:
         return formula(place, body if colon else text), sense.strip() if colon else "max"
 
 
-def beside(file: str, source: str) -> str:
-    """Return the path of a spec that a study names: beside the study where it is there, else as it stands."""
+def spec_path(file: str, source: str) -> str:
+    """Return the path of a spec in a study: relative to the study if that file exists, else unchanged."""
     near = Path(file).parent / source
     return str(near) if "." in source and near.is_file() else source

@@ -1,4 +1,4 @@
-"""The table at the end of a study: the best figures for each combination of the values that vary."""
+"""Summary of a study: the best figures for each combination of the values that vary."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,44 +26,44 @@ TIMED = {
     ),
     *TIMED_FIGURES,
 }
-"""Statistics that are as uncertain as the time."""
+"""Statistics with the same relative uncertainty as the time."""
 
 Key = tuple[Any, ...]
 
 
 class Named(Protocol):
-    """A search or another question of a study."""
+    """Search or other question of a study."""
 
     @property
     def values(self) -> Mapping[str, Any]:
-        """The values that the study has names for in it."""
+        """Values that define it in the study, by name."""
 
 
 class Rows(Protocol):
-    """Rows of some questions of a study, as a summary reads them."""
+    """Protocol of rows that a summary can read."""
 
     @property
     def planned(self) -> Sequence[Named]:
-        """The questions."""
+        """Questions of the rows."""
 
     @property
     def row_search(self) -> Array:
-        """For each row the position of its question among these."""
+        """Index of the question of each row."""
 
     @property
     def empty(self) -> Array:
-        """Which rows do not count."""
+        """Mask of rows that do not count."""
 
     @property
     def spread(self) -> Array:
-        """Half the width of the interval of the time over the time, for every row."""
+        """Half the width of the prediction interval divided by the time, for every row."""
 
     @property
     def results(self) -> Collection[str]:
-        """The names of results."""
+        """Names of results."""
 
     def result(self, name: str) -> Array:
-        """Return a result for every row, masked where there is none."""
+        """Return a result for every row, masked if there is none."""
 
     def value(self, name: str) -> list[Any]:
         """Return the value of a name of the study for every row."""
@@ -74,9 +74,10 @@ R = TypeVar("R", bound=Rows)
 
 @dataclass(frozen=True, slots=True)
 class Best:
-    """The best value of a figure, the processors it takes, and how uncertain it is.
+    """Best value of a figure, with the processors of its execution and its uncertainty.
 
-    `spread` is half the interval of the time over the time; 0 for what no time is in, and in edition ``sc23``.
+    `spread` is half the width of the prediction interval divided by the time; 0 for figures that do not depend on time,
+    and in edition ``sc23``.
     """
 
     value: float
@@ -90,9 +91,9 @@ class Winners:
 
     Attributes:
         summary: Figures to collect.
-        best: By row, column and title; a combination without any execution has no entry.
-        undefined: Executions whose figure is no number, such as one divided by 0, by row, column and title.
-        rows, columns: Keys seen, in order.
+        best: Best figures by row, column and title; combinations without any execution have no entry.
+        undefined: Number of executions with an undefined figure (such as a division by 0), by row, column and title.
+        rows, columns: Keys in the order in which they occur.
     """
 
     summary: Summary
@@ -102,13 +103,13 @@ class Winners:
     columns: dict[Any, None] = field(default_factory=dict)
 
     def watch(self, parts: Iterator[R]) -> Iterator[R]:
-        """Yield the parts, and take note of the best in them."""
+        """Yield the parts unchanged, and collect their best figures."""
         for part in parts:
             self.add(part)
             yield part
 
     def add(self, part: Rows) -> None:
-        """Take in the rows of a part."""
+        """Collect the best figures of the rows of a part."""
         places = [self._place(planned) for planned in part.planned]
         rows: dict[tuple[Key, Any], list[int]] = {}
         for i, search in enumerate(part.row_search.tolist()):
@@ -125,7 +126,7 @@ class Winners:
                 self._consider(part, place, values, spread, here, sense)
 
     def _place(self, planned: Named) -> tuple[Key, Any]:
-        """Return the row and the column of a search; structures, such as those of ``fix``, as text."""
+        """Return the row and column keys of a search; structures, such as values of ``fix``, become text."""
 
         def value(name: str) -> Any:
             found = planned.values.get(name)
@@ -149,18 +150,20 @@ class Winners:
         sign = 1 if sense == "max" else -1
         winner = members[np.argmax(sign * values[members])]
         value = float(values[winner])
+        # Only strictly better values replace a known one: the first of equal values stays.
         known = self.best.get(place)
         if known is None or sign * value > sign * known.value:
             procs = int(part.result("num_procs")[winner])
             self.best[place] = Best(value, procs, float(spread[winner]))
 
     def champions(self) -> dict[tuple[Any, str], Key]:
-        """Return for each column and title the row with the best value."""
+        """Return the row with the best value for each column and title."""
         found: dict[tuple[Any, str], Key] = {}
         for group in self.columns:
             for title, (_, sense) in self.summary.best.items():
                 values = {row: self.best.get((row, group, title)) for row in self.rows}
                 there = {row: best.value for row, best in values.items() if best is not None}
+                # The best of a single row says nothing.
                 if len(there) > 1:
                     pick = max if sense == "max" else min
                     found[group, title] = pick(there, key=lambda row: there[row])
@@ -168,9 +171,9 @@ class Winners:
 
 
 def _values(part: Rows, formula: Expression) -> tuple[Array, Array]:
-    """Return a figure for every row, and whether it is undefined though all that it is made of is known.
+    """Return a figure for every row, and a mask of rows in which it is undefined although its inputs are known.
 
-    It is not-a-number where there is no execution or a value is missing.
+    Figures are not-a-number if there is no execution or an input is missing.
     """
     missing = part.empty.copy()
 
@@ -194,10 +197,10 @@ def _values(part: Rows, formula: Expression) -> tuple[Array, Array]:
 
 
 def make_summary(study: Study, planned: tuple[Planned, ...]) -> Summary:
-    """Return the summary that a study asks for, or the best by its objective for everything that varies.
+    """Return the requested summary of a study, or the best by its objective for all names that vary.
 
     Raises:
-        SpecError: For names that are neither the study's nor those of results, and for figures that are no numbers.
+        SpecError: For names that neither the study nor its results have, and for figures that are not numbers.
     """
     if study.summary is None:
         varied = [n for n in study_names(planned).values() if n not in study.quantities]
@@ -212,7 +215,7 @@ def make_summary(study: Study, planned: tuple[Planned, ...]) -> Summary:
 
 
 def checked_summary(study: Study, summary: Summary, nothing: Rows) -> Summary:
-    """Return the summary of a study, whose names are checked; `nothing` has no rows.
+    """Check the names of a summary and return it; `nothing` has no rows.
 
     Raises:
         SpecError: As :func:`make_summary`.
@@ -221,7 +224,7 @@ def checked_summary(study: Study, summary: Summary, nothing: Rows) -> Summary:
     own = study.names
     for name in (*summary.rows, *filter(None, [summary.columns])):
         if name not in own:
-            hint = nearest(name, own) or "known are " + ", ".join(own)
+            hint = nearest(name, own) or "known names: " + ", ".join(own)
             problems.append(Problem("summary", "a name of the study", repr(name), hint))
     for title, (formula, _) in summary.best.items():
         for name in formula.names:
@@ -232,7 +235,7 @@ def checked_summary(study: Study, summary: Summary, nothing: Rows) -> Summary:
                 problems.append(Problem(f"summary.best.{title}", wanted, repr(name), hint))
     for title, (formula, _) in summary.best.items() if not problems else ():
         try:
-            _values(nothing, formula)
+            _values(nothing, formula)  # without rows, only the types are checked
         except (ArithmeticError, TypeError, RecursionError) as error:
             wanted = f"a number from {formula.text!r}"
             problems.append(Problem(f"summary.best.{title}", wanted, str(error)))

@@ -1,4 +1,4 @@
-"""The result of a study as a table: a row for each execution found, and one for a search that found none."""
+"""Result of a study: a table with a row for each execution, and a row for each search without one."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,15 +29,15 @@ from calculon.study.study_fields import kind_of
 SUFFIXES = (".parquet", ".csv", ".json")
 COUNTS = ("total", "good", "bad", "rank")
 STATISTICS = (*(column.name for column in columns(CorrectedStats)), *BOUNDS)
-"""The statistics of all editions, and the interval of the time."""
+"""Statistics of all editions, and the prediction interval of the time."""
 
 RESULTS = (*NAMES, *STATISTICS, *RUN_FIGURES)
-"""Everything that a row of an execution has by name."""
+"""All named results of a row with an execution."""
 
 _NO_PLAN = Plan.from_columns({name: [] for name in NAMES})
 
 Type = type | tuple[str, ...]
-"""Type of a column: bool, int, float, or text with these values."""
+"""Type of a column: bool, int, float, or text with the given values."""
 
 Table = dict[str, Array | Labels]
 """Columns of a table by name."""
@@ -45,12 +45,12 @@ Table = dict[str, Array | Labels]
 
 @dataclass(frozen=True)
 class Part:
-    """The rows of some searches of one model on one system, of one campaign if any.
+    """Rows of searches with one model, system and campaign (if any).
 
     Attributes:
         planned, outcomes: The searches and their results.
-        row_search (shape (rows,)): For each row the position of its search among these.
-        rank (shape (rows,)): Rank of the execution, from 0; -1 for the row of a search that found none.
+        row_search (shape (rows,)): Index of the search of each row in `planned`.
+        rank (shape (rows,)): Rank of the execution, from 0; -1 for the row of a search without an execution.
         found: The executions, in the order of the rows that have one.
     """
 
@@ -62,18 +62,18 @@ class Part:
 
     @property
     def results(self) -> tuple[str, ...]:
-        """The names of results."""
+        """Names of results."""
         return RESULTS
 
     @property
     def empty(self) -> Array:
-        """Which rows have no execution."""
+        """Mask of rows without an execution."""
         return cast("Array", self.rank < 0)
 
     def result(self, name: str) -> Array:
-        """Return an execution field or statistic for every row, masked where there is no execution.
+        """Return an execution field or statistic for every row, masked if there is no execution.
 
-        A statistic that the edition of these rows does not have is not-a-number.
+        Statistics that the edition of the rows lacks are not-a-number.
         """
         if name in BOUNDS:
             values = self.bounds.get(name, np.full(len(self.found), np.nan))
@@ -86,7 +86,7 @@ class Part:
 
     @cached_property
     def bounds(self) -> dict[str, Array]:
-        """Interval and probability of fitting of each execution found (:func:`calculon.bounds`)."""
+        """Prediction interval and probability of fitting of each execution (:func:`calculon.bounds`)."""
         if not self.planned:
             return {}
         search = self.planned[0].search
@@ -94,19 +94,19 @@ class Part:
 
     @cached_property
     def spread(self) -> Array:
-        """Half the width of the interval over the time, for every row; 0 where it is not known."""
+        """Half the width of the prediction interval divided by the time, for every row; 0 if unknown."""
         low, high = (np.ma.filled(self.result(name), np.nan) for name in BOUNDS)
         total = np.ma.filled(self.result("total_time"), np.nan)
         return np.nan_to_num((high - low) / 2 / total)
 
     def value(self, name: str) -> list[Any]:
-        """Return the value of a name of the study for every row; None where a search has no such value."""
+        """Return the value of a name of the study for every row; None if a search has no such value."""
         own = [planned.values.get(name) for planned in self.planned]
         return [own[i] for i in self.row_search]
 
 
 def parts(planned: Sequence[Planned], outcomes: Mapping[int, Outcome]) -> Iterator[Part]:
-    """Evaluate the executions that the searches found, those of one model, system and campaign at a time."""
+    """Evaluate the executions of the searches, grouped by model, system and campaign."""
     for _, group in groupby(
         planned, lambda p: (id(p.search.model), id(p.search.system), id(p.search.campaign))
     ):
@@ -121,9 +121,10 @@ def _part(planned: Sequence[Planned], outcomes: Mapping[int, Outcome]) -> Part:
     rank = np.concatenate([np.arange(len(o.numbers)) if o.numbers else [-1] for o in own])
     results = [o.result(p.search) for p, o in zip(planned, own, strict=True) if o.numbers]
     plan = Plan.concatenate([result.plan for result in results]) if results else _NO_PLAN
+    # One evaluation for all searches: much faster than one for each.
     found = with_figures(search.runs, evaluate(search.model, plan, search.system))
     done = 0
-    for result in results:  # a journal of other numbers would not pass
+    for result in results:  # a journal with other numbers of executions would fail this check
         objective = result.objectives[0]
         again = found[objective.statistic.name][done : done + len(result)]
         if not np.array_equal(again, objective.value(result.scores[0]), equal_nan=True):
@@ -134,9 +135,9 @@ def _part(planned: Sequence[Planned], outcomes: Mapping[int, Outcome]) -> Part:
 
 
 def study_names(planned: Sequence[Planned]) -> dict[str, str]:
-    """Map the columns of a result that say which search a row is of to the names of the study.
+    """Map the columns that identify the search of a row to names of the study.
 
-    What is the same for all searches is left out, but for model, system, processors and quantities.
+    Names with a single value are left out, except model, system, processors and quantities.
     """
     values: dict[str, set[str]] = {}
     for p in planned:
@@ -155,7 +156,7 @@ def study_names(planned: Sequence[Planned]) -> dict[str, str]:
 
 
 def shown_names(planned: Sequence[Planned]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the execution fields and statistics of a result: the published ones if only that edition is asked for."""
+    """Return the execution fields and statistics of a result: published ones only if all searches are published."""
     if all(p.search.edition == PUBLISHED for p in planned):
         return PUBLISHED_NAMES, tuple(column.name for column in columns(Stats))
     runs = any(p.search.campaign is not None for p in planned)
@@ -163,7 +164,7 @@ def shown_names(planned: Sequence[Planned]) -> tuple[tuple[str, ...], tuple[str,
 
 
 def write_result(path: str, planned: Sequence[Planned], result: Iterator[Part]) -> int:
-    """Write a result by the suffix of its name, and return the number of rows.
+    """Write a result in the format of its file suffix, and return the number of rows.
 
     Raises:
         SpecError: When the file cannot be written.
@@ -191,7 +192,7 @@ def write_result(path: str, planned: Sequence[Planned], result: Iterator[Part]) 
 
 
 def no_rows(planned: Planned) -> Part:
-    """Return the part of no search at all: columns without values."""
+    """Return a part without searches: columns without rows."""
     search = planned.search
     found = evaluate(search.model, _NO_PLAN, search.system, edition=search.edition)
     found = with_figures(search.runs, found)
@@ -199,8 +200,9 @@ def no_rows(planned: Planned) -> Part:
 
 
 def column_type(values: Sequence[Any]) -> Type:
-    """Return the one type that a column of values has: bool, int, float or, where they differ, texts."""
+    """Return the type of a column of values: bool, int, float, or text if types differ."""
     types = {type(value) for value in values if value is not None}
+    # Not an int64
     if types == {int} and max(abs(value) for value in values if value is not None) >= 2**63:
         return float
     for one in (bool, int, float):
@@ -210,17 +212,17 @@ def column_type(values: Sequence[Any]) -> Type:
 
 
 def text_of(value: Any) -> str:
-    """Return a value as text: structures as JSON."""
+    """Return a value as text; structures become JSON."""
     return value if isinstance(value, str) else json.dumps(value, default=str)
 
 
 def _searches(part: Part) -> Table:
-    """Return the number of the search of every row."""
+    """Return the search number of every row."""
     return {"search": np.array([p.search.number for p in part.planned], np.int64)[part.row_search]}
 
 
 def _counts(part: Part) -> Table:
-    """Return executions enumerated, feasible and not, and the rank; the rank of no execution is masked."""
+    """Return counts of enumerated, feasible and infeasible executions, and the rank, masked without an execution."""
     table: Table = {"rank": np.ma.masked_array(part.rank, part.empty)}
     for name in COUNTS[:3]:
         counts = np.array([getattr(o.counts, name) for o in part.outcomes], np.int64)
@@ -238,7 +240,7 @@ def _results(part: Part, fields: Sequence[str], statistics: Sequence[str]) -> Ta
 
 
 def column_of(values: Sequence[Any], kind: Type) -> "Array | Labels":
-    """Return values as a column of one type, masked where they are None."""
+    """Return values as a column of one type, masked if they are None."""
     if isinstance(kind, tuple):
         return _labels([value if value is None else text_of(value) for value in values], kind)
     missing = np.array([value is None for value in values], bool)
@@ -247,14 +249,14 @@ def column_of(values: Sequence[Any], kind: Type) -> "Array | Labels":
 
 
 def _labels(values: Sequence[str | None], names: tuple[str, ...]) -> Labels:
-    """Return named values as codes, masked where they are None."""
+    """Return named values as codes, masked if they are None."""
     position = {name: i for i, name in enumerate(names)}
     codes = np.array([-1 if value is None else position[value] for value in values], np.int32)
     return Labels(np.ma.masked_less(codes, 0), names)
 
 
 def spelled(column: "Array | Labels") -> "Array | Labels":
-    """Return a column as CSV has it: a missing name or switch is an empty text, as the writers know no masks there."""
+    """Return a column for CSV: missing names and switches become empty text, because CSV writers have no masks."""
     if isinstance(column, Labels):
         return Labels(np.ma.filled(column.codes, len(column.names)), (*column.names, ""))
     if column.dtype == bool:
@@ -263,7 +265,7 @@ def spelled(column: "Array | Labels") -> "Array | Labels":
 
 
 def _records(part: Part, names: Mapping[str, str], table: Table) -> Iterator[dict[str, Any]]:
-    """Yield rows for JSON: values of the study as they are, missing ones and not-a-number as null."""
+    """Yield rows for JSON; missing values and not-a-number become null."""
     lists = {
         name: part.value(names[name]) if name in names else listed(table[name]) for name in table
     }
@@ -272,7 +274,7 @@ def _records(part: Part, names: Mapping[str, str], table: Table) -> Iterator[dic
 
 
 def listed(column: "Array | Labels") -> list[Any]:
-    """Return a column as JSON has it: null for a masked value and for not-a-number."""
+    """Return a column as a JSON list; masked values and not-a-number become null."""
     if isinstance(column, Labels):
         return [None if code is None else column.names[code] for code in column.codes.tolist()]
     return [None if value != value else value for value in column.tolist()]  # noqa: PLR0124

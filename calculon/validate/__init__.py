@@ -1,8 +1,8 @@
-"""Validation: studies of published measurements next to predictions, and the errors of the model.
+"""Validation: studies of published measurements compared with predictions, and the errors of the model.
 
-A study is a folder under ``validation/``: ``study.yaml`` says where the numbers come from, how a measured row becomes
-a model, an execution and a system, what the source leaves open and what was chosen, and which error is accepted; a CSV
-file carries the measured values. Nothing about a study is code, and nothing is fitted to the rows it is judged on.
+A study is a folder under ``validation/``: ``study.yaml`` states the source of the numbers, the conversion of measured
+rows to models, executions and systems, the choices that the source leaves open, and the accepted error; a CSV file
+contains the measured values. Studies contain no code, and nothing is fitted to the rows that evaluate it.
 
 :func:`~calculon.validate.published_study.studies` finds them, and
 :func:`~calculon.validate.measured_and_predicted.compare` runs one.

@@ -1,4 +1,4 @@
-"""Errors compared with an earlier ``calculon lv --format json``: by study, by class, and the rows that moved most."""
+"""Errors compared with an earlier ``calculon lv --format json``: by study, by class, and the rows that changed most."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,10 +15,10 @@ Record = dict[str, Any]
 Key = tuple[Any, ...]
 
 MOVED_ROWS = 10
-"""Rows that moved most which are listed."""
+"""Number of rows with the largest changes to list."""
 
 LEAST = 1e-9
-"""Percentage points below which an error has not moved."""
+"""Percentage points below which an error is unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,8 @@ class Moves:
     Attributes:
         studies: One record for each quantity of a study: its median absolute error `before` and `now`, and the
             `change`.
-        classes: The same for each class of whole steps, and for each of its sources.
-        rows: Errors of single rows, largest change first; rows that did not move are left out.
+        classes: Records for each class of whole steps, and for each of its sources.
+        rows: Errors of single rows, largest change first, without unchanged rows.
     """
 
     studies: list[Record]
@@ -37,7 +37,7 @@ class Moves:
     rows: list[Record]
 
     def to_dict(self) -> Record:
-        """Return it as plain data."""
+        """Return the changes as plain data."""
         return {"studies": self.studies, "classes": self.classes, "rows": self.rows}
 
 
@@ -45,6 +45,7 @@ def moves(results: Sequence[Result], before: Record) -> Moves:
     """Return the changes of results since an earlier run, as :func:`read_baseline` returns it."""
     now = _document(results)
     rows = list(_joined(_rows(before), _rows(now), ("edition", "study", "quantity", "row")))
+    # The same error can differ in its last digits between machines.
     moved = [one for one in rows if one["change"] is not None and abs(one["change"]) > LEAST]
     return Moves(
         studies=list(_joined(_studies(before), _studies(now), ("edition", "study", "quantity"))),
@@ -54,7 +55,7 @@ def moves(results: Sequence[Result], before: Record) -> Moves:
 
 
 def _document(results: Sequence[Result]) -> Record:
-    """Return the compared parts of the JSON of results, without alternatives, which take long."""
+    """Return the compared parts of the JSON of results, without alternatives, which take long to compute."""
     studies = [
         {
             "name": result.study.name,
@@ -87,6 +88,7 @@ def read_baseline(file: str) -> Record:
             raise SpecError(file, problem)
     readers: tuple[Callable[[Record], Mapping[Key, float | None]], ...]
     readers = (_studies, _classes, _rows)
+    # Each part is read once here, so that damage is reported instead of failing in the comparison.
     for reader in readers:
         try:
             values = reader(dict(found)).values()
@@ -116,13 +118,14 @@ def _classes(document: Record) -> dict[Key, float | None]:
 
 
 def _rows(document: Record) -> dict[Key, float | None]:
-    """Return the error of each compared value; of rows with one name each has its own key."""
+    """Return the error of each compared value; rows with equal names are numbered."""
     found: dict[Key, float | None] = {}
     seen: Counter[Key] = Counter()
     for one in document["studies"]:
         for quantity in one["quantities"]:
             for value in quantity["values"]:
                 key = (one["edition"], one["name"], quantity["name"], value["row"])
+                # Labels may repeat within a study; then the order of rows in the file distinguishes them.
                 seen[key] += 1
                 found[(*key, seen[key])] = value["error"]
     return found
@@ -131,7 +134,7 @@ def _rows(document: Record) -> dict[Key, float | None]:
 def _joined(
     before: Mapping[Key, float | None], now: Mapping[Key, float | None], names: Sequence[str]
 ) -> Iterator[Record]:
-    """Yield what is there now with the value before; None where there was none."""
+    """Yield current values with their previous values; None for new ones."""
     for key, value in now.items():
         old = before.get(key)
         change = None if old is None or value is None else value - old
@@ -140,12 +143,12 @@ def _joined(
 
 
 def classes_above(results: Sequence[Result], limit: float, found: Moves | None = None) -> list[str]:
-    """Return a sentence for each class whose median absolute error is above a limit, or rose by more than it.
+    """Return a sentence for each class whose median absolute error exceeds a limit, or rose by more than the limit.
 
     Args:
         results: The results.
-        limit: In percent; in percentage points if there are moves.
-        found: Changes since an earlier run, if there is one.
+        limit: Limit in percent, or in percentage points if there are changes.
+        found: Changes since an earlier run, if any.
 
     Raises:
         SpecError: If no class can be compared with the limit.

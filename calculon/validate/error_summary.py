@@ -1,6 +1,6 @@
-"""Errors of studies as plain rows and documents, for tables, files and pictures.
+"""Errors of studies as plain rows and documents, for tables, files and charts.
 
-Results are those of some studies under one edition, or study by study those of several.
+Results are for several studies under one edition, or for each study under several editions in turn.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,7 +23,7 @@ FIGURES = ("mean", "median", "p90", "largest", "bias")
 
 
 def editions(results: Sequence[Result]) -> tuple[str, ...]:
-    """Return the editions of some results."""
+    """Return the editions of results."""
     return tuple(dict.fromkeys(result.edition for result in results))
 
 
@@ -33,7 +33,7 @@ def of_edition(results: Sequence[Result], edition: str) -> list[Result]:
 
 
 def score_record(score: Score | None) -> Record:
-    """Return the figures of a score; none of them when nothing was compared."""
+    """Return the figures of a score; None for each figure if nothing was compared."""
     return asdict(score) if score else {"n": 0, **dict.fromkeys(FIGURES)}
 
 
@@ -71,7 +71,7 @@ def studies(results: Sequence[Result]) -> list[Record]:
 
 
 def groups(results: Sequence[Result]) -> list[Record]:
-    """Return one row per quantity and group of rows that the study tells apart: by engine and processor, say."""
+    """Return one row per quantity and group of rows, such as engine and processor, of studies that state groups."""
     rows = []
     for result in results:
         names = result.study.by
@@ -91,7 +91,7 @@ def _names(result: Result, one: Comparison) -> Record:
 
 
 def totals(results: Sequence[Result]) -> list[Record]:
-    """Return the score of all rows together, of times and of memory apart."""
+    """Return the scores of all rows together, separately for time and memory."""
     return [
         {"kind": kind, "edition": edition, **score_record(score)}
         for edition in editions(results)
@@ -114,13 +114,13 @@ def _figures_of(score: StepScore) -> Record:
 
 
 def class_sentences(results: Sequence[Result]) -> list[Record]:
-    """Return one row per class that has a step, with the sentence that says which steps it has."""
+    """Return one row per class with steps, with a sentence that describes the class."""
     known = {class_of(run) for run in run_rows(results)}
     return [{"class": one.name, "about": one.about} for one in CLASSES if one in known]
 
 
 def order(results: Sequence[Result]) -> list[Record]:
-    """Return one row per study with sweeps: how well the order of times within a sweep is predicted."""
+    """Return one row per study with sweeps: the accuracy of the predicted order within a sweep."""
     return [
         {**_names(result, one), **asdict(one.rank)}
         for result in results
@@ -130,7 +130,7 @@ def order(results: Sequence[Result]) -> list[Record]:
 
 
 def alternatives(results: Sequence[Result]) -> list[Record]:
-    """Return one row per alternative and quantity, after one of the study's own choices."""
+    """Return one row per alternative and quantity, after a row for the study's own choices."""
     rows = []
     several = {result.study.name for result in results if result.alternatives}
     for result in results:
@@ -144,7 +144,7 @@ def alternatives(results: Sequence[Result]) -> list[Record]:
 
 
 def left_out(results: Sequence[Result]) -> list[Record]:
-    """Return one row per reason to leave rows out, and the number of rows that should not fit but are compared."""
+    """Return one row per reason to exclude rows, and the number of rows that are compared although they do not fit."""
     rows = []
     for result in results:
         reasons = dict(result.excluded)
@@ -158,12 +158,12 @@ def left_out(results: Sequence[Result]) -> list[Record]:
 
 
 def skipped(result: Result) -> list[Record]:
-    """Return one row per row of a study that is not compared, with the reason."""
+    """Return one row per row of a study without a comparison, with the reason."""
     return [{"row": row.label, "reason": reason} for row, reason in result.skipped]
 
 
 def causes(results: Sequence[Result]) -> list[Record]:
-    """Return one row per quantity for whose largest errors the study names a cause."""
+    """Return one row per quantity for which the study states the cause of the largest errors."""
     return [
         {"study": result.study.name, "quantity": one.quantity.name, "cause": one.quantity.cause}
         for result in of_edition(results, results[0].edition)
@@ -183,7 +183,7 @@ def largest(results: Sequence[Result], count: int = 3) -> list[Record]:
 
 
 def choices(results: Sequence[Result]) -> list[Record]:
-    """Return one row per choice that a source left open."""
+    """Return one row per choice that a source leaves open."""
     return [
         {"study": result.study.name, "what": what, "choice": choice}
         for result in of_edition(results, results[0].edition)
@@ -192,7 +192,7 @@ def choices(results: Sequence[Result]) -> list[Record]:
 
 
 def values(results: Sequence[Result]) -> list[Record]:
-    """Return one row per compared value; of whole steps with class and source, and whether the interval holds them."""
+    """Return one row per compared value; whole steps have their class, source, and whether they are in the interval."""
     steps = {one: iter(scored_steps(of_edition(results, one))) for one in editions(results)}
     rows = []
     for result in results:
@@ -214,7 +214,7 @@ def _step_record(step: Step | None) -> Record:
 
 
 def together(rows: Sequence[Record], names: Sequence[str]) -> list[Record]:
-    """Order rows so that those with some names in common follow each other."""
+    """Order rows so that rows with equal values of some names are adjacent."""
     found: dict[tuple[Any, ...], list[Record]] = {}
     for row in rows:
         found.setdefault(tuple(row[name] for name in names), []).append(row)
@@ -224,13 +224,13 @@ def together(rows: Sequence[Record], names: Sequence[str]) -> list[Record]:
 def side_by_side(
     rows: Sequence[Record], shown: Sequence[str], names: Sequence[str], figures: Sequence[str]
 ) -> list[Record]:
-    """Put rows of several editions side by side.
+    """Combine the rows of several editions.
 
     Args:
-        rows: With an ``edition`` each.
+        rows: Rows with an ``edition`` each.
         shown: The editions.
-        names: What rows that belong together have in common.
-        figures: What each edition has of its own: ``mean`` becomes ``sc23 mean`` and ``corrected mean``; None where an
+        names: Names whose values are equal in rows that belong together.
+        figures: Names with a value per edition: ``mean`` becomes ``sc23 mean`` and ``corrected mean``; None if an
             edition has no such row.
     """
     blank = {f"{edition} {figure}": None for edition in shown for figure in figures}
@@ -252,13 +252,13 @@ def row_values(one: Comparison) -> list[Record]:
 
 
 def _bounded_values(result: Result, one: Comparison) -> list[Record]:
-    """Return compared values with the interval of each prediction and the probability that the plan fits."""
+    """Return compared values with their prediction interval and the probability that the plan fits."""
     pairs = zip(row_values(one), bound_records(result, one), strict=True)
     return [{**value, **bounds} for value, bounds in pairs]
 
 
 def document(results: Sequence[Result], **more: Record) -> Record:
-    """Return everything, and more parts, for JSON."""
+    """Return all results, and further parts, for JSON."""
     return {
         "editions": editions(results),
         "studies": [_study(result) for result in results],
@@ -315,11 +315,11 @@ def _compared(result: Result, one: Comparison) -> Record:
     return {**_quantity(one), **about, "values": _bounded_values(result, one)}
 
 
-# The tables of the published tool: a row per model, a column per mode, comma-separated.
+# Tables of the published tool: a row per model, a column per mode, comma-separated.
 
 
 def published_tables(result: Result) -> list[str]:
-    """Return the lines of every quantity of a study that has a table of its own."""
+    """Return the lines of all quantities of a study that have their own table."""
     beside = result.own.prediction.values
     position = {row.number: i for i, row in enumerate(result.rows)}
     lines: list[str] = []

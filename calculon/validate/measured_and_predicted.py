@@ -1,4 +1,4 @@
-"""Run a study: estimate every measured row, and summarize the errors."""
+"""Comparison of a study: estimate every measured row, and summarize the errors."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -28,25 +28,25 @@ from calculon.validate.study_rows import (
 )
 
 UTILISATION = ("mfu", "mfu_causal")
-"""Statistics of every row in editions that have them."""
+"""MFU statistics of every row, in editions that compute them."""
 
 
 OF_RUNS = ("fw_time", "bw_time", "recompute_time", "model_flops_per_second_per_proc", "hfu")
-"""Statistics of rows that are whole runs, in editions that have them: what their laws need."""
+"""Statistics of rows that are training runs, in editions that compute them: inputs of the laws of whole runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One quantity of a study, measured and estimated.
+    """Measured and estimated values of one quantity of a study.
 
     Attributes:
         quantity: The quantity, with its unit.
-        bound: The largest mean absolute error that passes under this edition, in percent; None for any.
-        rows: The rows that have a measured value and that the model can represent.
-        measured, estimated (shape (rows,)): In the quantity's unit.
-        errors (shape (rows,)): In percent of the measured value; negative is an estimate that is too small.
-        score: None when no row can be compared.
-        rank: How well the order is predicted, when the study names sweeps.
+        bound: Largest mean absolute error that passes under this edition, in percent; None for any.
+        rows: Rows that have a measured value and that the model can represent.
+        measured, estimated (shape (rows,)): Values in the quantity's unit.
+        errors (shape (rows,)): Errors in percent of the measured value; negative if the estimate is too small.
+        score: Summary of the errors; None when no row can be compared.
+        rank: Accuracy of the predicted order, if the study has sweeps.
     """
 
     quantity: Quantity
@@ -66,20 +66,20 @@ class Comparison:
         return self.score is not None and self.score.mean <= self.bound
 
     def worst(self, count: int = 1) -> list[int]:
-        """Return the positions of the rows with the largest absolute errors, largest first."""
+        """Return the indices of the rows with the largest absolute errors, largest first."""
         order: list[int] = np.argsort(-np.abs(self.errors), kind="stable")[:count].tolist()
         return order
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The quantities of a study under one reading of the source.
+    """Quantities of a study under one interpretation of the source.
 
     Attributes:
-        name, why: Of the alternative; empty for the study's own choices.
+        name, why: Name and reason of the alternative; empty for the study's own choices.
         comparisons: One per quantity.
-        unrepresented: Rows that the model cannot represent, counted by reason.
-        too_large: Rows that were run but need more memory than the system has, by the model.
+        unrepresented: Counts of rows that the model cannot represent, by reason.
+        too_large: Number of rows that were run but exceed the memory of the system according to the model.
         prediction: Statistics of all rows.
     """
 
@@ -93,16 +93,16 @@ class Reading:
 
 @dataclass(frozen=True)
 class Result:
-    """A study that was run.
+    """Result of a study.
 
     Attributes:
         study: The study.
-        edition: The edition of the cost model.
-        rows: All rows that are to be compared.
-        total: Rows in the file of measured values.
-        left_out: Rows that the study leaves out, each with the reason.
-        own: Under the choices of the study.
-        others: Reads the study under its other choices.
+        edition: Edition of the cost model.
+        rows: All rows to compare.
+        total: Number of rows in the file of measured values.
+        left_out: Rows that the study excludes, with their reasons.
+        own: Comparison under the choices of the study.
+        others: Function that compares the study under its alternatives.
     """
 
     study: Study
@@ -115,17 +115,17 @@ class Result:
 
     @cached_property
     def alternatives(self) -> tuple[Reading, ...]:
-        """The study under other choices, as far as they differ in this edition; evaluated on first use."""
+        """Study under its alternatives, as far as they differ in this edition; evaluated on first use."""
         return self.others()
 
     @property
     def excluded(self) -> dict[str, int]:
-        """Rows that the study leaves out, counted by reason."""
+        """Counts of rows that the study excludes, by reason."""
         return dict(Counter(reason for _, reason in self.left_out))
 
     @property
     def skipped(self) -> list[tuple[Row, str]]:
-        """Rows of which no value is compared, each with the reason, in the order of the file."""
+        """Rows without any comparison, with their reasons, in the order of the file."""
         compared = {row.number for one in self.own.comparisons for row in one.rows}
         rest = [
             (row, self._why_not(number))
@@ -135,7 +135,7 @@ class Result:
         return sorted((*self.left_out, *rest), key=lambda one: one[0].number)
 
     def _why_not(self, number: int) -> str:
-        """Return why no value of a row is compared, which is not left out by the study."""
+        """Return the reason why a row is not compared that the study does not exclude."""
         why = self.own.prediction.reasons[number]
         if not why:
             return "no measured value"
@@ -145,7 +145,7 @@ class Result:
 
     @property
     def steps(self) -> Comparison | None:
-        """The times of whole training steps; nothing where there are none that count as evidence of a source."""
+        """Times of whole training steps; None if none of them count as evidence of a source."""
         if not self.study.whole_steps:
             return None
         compared = self.own.comparisons
@@ -153,7 +153,7 @@ class Result:
 
     @property
     def passes(self) -> bool:
-        """Whether every quantity is within its bound, or no row is to be compared at all."""
+        """True if every quantity is within its bound, or if there are no rows to compare."""
         return not self.rows or all(one.passes for one in self.own.comparisons)
 
 
@@ -167,20 +167,21 @@ def compare(
 
     Args:
         study: The study.
-        library: Where named models, systems and executions are found; by default in the catalog.
+        library: Library of named models, systems and executions; by default the catalog.
         edition: The edition.
-        rows: Its measured rows; by default the rows of its file.
+        rows: Measured rows of the study; by default the rows of its file.
 
     Raises:
-        SpecError: For anything wrong with the study, its measured values, or a spec it names, for an unknown edition,
-            and for a choice that differs from what runs. Reading the alternatives raises it for those that change no
-            row.
+        SpecError: For anything wrong with the study, its measured values, or a spec that it names, for an unknown
+            edition, and for a choice that differs from the execution. Reading the alternatives raises it for
+            alternatives that change no row.
     """
     library = library or Library.at()
     edition = find_edition(edition).name
     announce(f"study {study.name}, edition {edition}")
     others = [(one, study.changed(one)) for one in study.alternatives]
     if edition == PUBLISHED:
+        # The published edition ignores optional fields, so many alternatives are identical under it.
         known = study.published()
         others = [(one, other) for one, other in others if other.published() != known]
     everything = read_rows(study) if rows is None else list(rows)
@@ -191,6 +192,7 @@ def compare(
         found = tuple(
             _read(library, other, edition, rows, one.name, one.why) for one, other in others
         )
+        # Edition sc23 ignores most fields, so its alternatives may rightly have no effect.
         if edition != PUBLISHED and rows:
             read = zip((one for one, _ in others), found, strict=True)
             if problems := idle_alternatives(own, read):
@@ -211,7 +213,7 @@ def compare(
 def idle_alternatives(
     own: Reading, readings: Iterable[tuple[Alternative, Reading]]
 ) -> list[Problem]:
-    """Return one problem for each alternative that changes no compared value or that no row can run."""
+    """Return one problem for each alternative that changes no compared value, or with which no row can run."""
     found = []
     for one, reading in readings:
         pairs = zip(own.comparisons, reading.comparisons, strict=True)
@@ -228,16 +230,17 @@ def idle_alternatives(
 
 
 def _alike(own: Comparison, other: Comparison) -> bool:
-    """Whether every row of an alternative has the estimate of the study itself."""
+    """Return True if all rows of an alternative have the same estimates as the study itself."""
     known = {row.number: value for row, value in zip(own.rows, own.estimated, strict=True)}
+    # NaN equals nothing: a row that only the alternative can represent counts as a difference.
     expected = [known.get(row.number, np.nan) for row in other.rows]
     return bool(np.allclose(other.estimated, expected, rtol=1e-9, atol=0))
 
 
 def _chosen(study: Study, rows: list[Row], edition: str) -> tuple[list[Row], list[tuple[Row, str]]]:
-    """Return the rows to compare under an edition, and the rows that are left out, each with the reason."""
+    """Return the rows to compare under an edition, and the excluded rows with their reasons."""
     if study.serves and edition == PUBLISHED:
-        return [], [(row, f"edition {PUBLISHED} knows no deployments") for row in rows]
+        return [], [(row, f"edition {PUBLISHED} has no deployments") for row in rows]
     left_out: list[tuple[Row, str]] = []
     for one in study.exclude:
         if not one.concerns(edition):
@@ -293,6 +296,7 @@ def _compared(
     chosen = tuple(rows[i] for i in here)
     measured, estimated = measured[here], estimated[here]
     errors = relative_errors(measured, estimated)
+    # Order matters within a sweep only: rows of different sweeps differ in more than the swept value.
     groups = [tuple(row.cells[name] for name in study.sweep) for row in chosen]
     ranked = bool(study.sweep) and bool(len(here))
     return Comparison(
@@ -308,7 +312,7 @@ def _compared(
 
 
 def _added_up(names: Sequence[str], rows: Sequence[Row], estimated: Array) -> Array:
-    """Return for each row the sum of the estimates of all rows with the same values in some columns."""
+    """Return the sum of the estimates of all rows with equal values in some columns, for each row."""
     groups = [tuple(row.cells[name] for name in names) for row in rows]
     numbers = {group: i for i, group in enumerate(dict.fromkeys(groups))}
     group = np.array([numbers[one] for one in groups], int)
@@ -319,7 +323,7 @@ def _added_up(names: Sequence[str], rows: Sequence[Row], estimated: Array) -> Ar
 def _references(
     study: Study, quantity: Quantity, condition: Expression, rows: Sequence[Row]
 ) -> list[int]:
-    """Return for each row the position of its reference, of which it is a percentage."""
+    """Return the index of the reference row of each row, for quantities that are percentages of another row."""
     place = f"quantities.{quantity.name}.relative_to"
     groups = [tuple(row.cells[name] for name in quantity.within) for row in rows]
     hits = values(study, condition, rows, place)
@@ -332,10 +336,10 @@ def _references(
 
 
 def pooled(results: Sequence[Result]) -> dict[str, Score]:
-    """Return the score of all rows of all studies together, for times and for memory apart.
+    """Return the scores of all rows of all studies, separately for time and memory.
 
-    Rows of the source's own formula are left out, and so are percentages of other rows, figures of whole runs and those
-    of deployments. The results are those of one edition.
+    Rows from a source's own formula are excluded, and so are percentages of other rows, figures of training runs, and
+    figures of deployments. All results are for one edition.
     """
     kinds = {"time": "s", "memory": "B"}
     found = {}

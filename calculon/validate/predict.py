@@ -1,4 +1,4 @@
-"""Estimates of measured rows: grouped into tables by model and system, each evaluated at once."""
+"""Predictions of measured rows: grouped by model and system into tables that are evaluated at once."""
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,19 +31,19 @@ from calculon.validate.study_rows import Row, field_values, require, with_derive
 _DEFAULTS = optional_defaults(Execution)
 _FIELDS = {one.name: one.declaration for one in spec_fields(Execution)}
 UNLIMITED = 1e30
-"""Bytes of tier-1 memory for rows that were run: if they do not fit by the model, the model errs."""
+"""Tier-1 capacity for rows that were measured: they did fit, even if the model predicts that they do not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A measured row as the model sees it: the model, the fields of its execution, and the system."""
+    """Inputs of the model for a measured row: the model, the fields of its execution, and the system."""
 
     model: Model
     execution: dict[str, Any]
     system: System
 
     def broken_rule(self) -> str:
-        """Return the message of the first rule that the execution breaks; empty if it breaks none."""
+        """Return the message of the first rule that the execution violates; empty if there is none."""
         execution = Execution(**self.execution)
         code = int(check(self.model, self.system, Plan.of(execution))[0])
         try:
@@ -61,10 +61,10 @@ class Prediction:
     """Statistics of measured rows.
 
     Attributes:
-        values (shape (rows,)): Statistics by name, in SI units; not-a-number where the model cannot represent a row.
-        reasons: The reason; empty where it can.
-        too_large (shape (rows,)): The model needs more tier-1 memory than the system has, although the row was run.
-        cases: What each row asks of the model.
+        values (shape (rows,)): Statistics by name, in SI units; not-a-number for rows that the model cannot represent.
+        reasons: The reasons; empty for rows that it can represent.
+        too_large (shape (rows,)): Mask of rows that exceed tier-1 memory according to the model, although they ran.
+        cases: Inputs of the model for each row.
     """
 
     values: dict[str, Array]
@@ -80,17 +80,17 @@ def predict(
     names: Iterable[str],
     edition: str,
 ) -> Prediction:
-    """Evaluate the rows of a study under an edition; the published one sees the published fields only.
+    """Evaluate the rows of a study under an edition; the published edition uses published fields only.
 
     Args:
-        library: Where named models and systems are found.
-        study: The study, or an alternative reading of it.
+        library: Library of named models and systems.
+        study: The study, or an alternative of it.
         rows: The measured rows.
-        names: The statistics wanted, or those of the last stage (:func:`~calculon.validate.published_study.of_last`).
-        edition: The edition of the cost model.
+        names: Requested statistics, also of the last stage (:func:`~calculon.validate.published_study.of_last`).
+        edition: Edition of the cost model.
 
     Raises:
-        SpecError: For anything in a row or in the study that means nothing; names file, row and field.
+        SpecError: For invalid content of a row or of the study; names file, row and field.
     """
     wanted = [*dict.fromkeys((*names, TIER1))]
     found = {name: np.full(len(rows), np.nan) for name in wanted}
@@ -99,6 +99,7 @@ def predict(
     some = _cases(library, study, rows, edition)
     reasons = [""] * len(rows)
     capacity = np.array([EDITIONS[edition].machine(case.system).usable[0] for case in some])
+    # A table has one model and one system; its rows are computed together, much faster than one by one.
     groups: dict[tuple[Model, str], list[int]] = {}
     for i, case in enumerate(some):
         groups.setdefault((case.model, case.system.name), []).append(i)
@@ -120,7 +121,7 @@ def predict(
 
 
 def _cases(library: Library, study: Study, rows: Sequence[Row], edition: str) -> list[Case]:
-    """Return what each row of a study asks of the model under an edition; errors as in :func:`predict`."""
+    """Return the inputs of the model for each row of a study under an edition; errors as in :func:`predict`."""
     rows = with_derived(study, rows)
     models = [Model(**fields) for fields in named_specs(library, study, study.model, "model", rows)]
     executions = [
@@ -139,7 +140,7 @@ def _cases(library: Library, study: Study, rows: Sequence[Row], edition: str) ->
 
 
 def _completed(fields: dict[str, Any], study: Study) -> dict[str, Any]:
-    """Return the fields of an execution with those that its preset fills in; a study runs under any edition."""
+    """Return the fields of an execution with the values of its preset, so that the study runs under any edition."""
     if "preset" not in fields:
         return fields
     found = find_preset(fields["preset"]).completed(fields)
@@ -151,9 +152,9 @@ def _completed(fields: dict[str, Any], study: Study) -> dict[str, Any]:
 
 
 def _unlimited(fields: dict[str, Any], model: Model) -> dict[str, Any]:
-    """Return the fields of an alternative, without its preset if the framework refuses them.
+    """Return the fields of an alternative, without its preset if the framework does not support them.
 
-    An alternative shows the effect of a choice in the model, whether or not the framework offers it.
+    An alternative shows the effect of a choice on the model, for choices that the framework lacks, too.
     """
     preset = find_preset(fields.get("preset", PUBLISHED_FORMS))
 
@@ -168,20 +169,22 @@ def _unlimited(fields: dict[str, Any], model: Model) -> dict[str, Any]:
 def misstated_choices(
     study: Study, rows: Sequence[Row], executions: Sequence[dict[str, Any]]
 ) -> list[Problem]:
-    """Return one problem for each field of ``chosen`` that differs from the completed execution of a row."""
+    """Return a problem for each field of ``chosen`` that differs from the completed execution of a row."""
     found = []
     for field in spec_fields(Execution):
         if field.key not in study.chosen.values:
             continue
         place = f"chosen.{field.key}"
         stated = field_values(study, field, study.chosen.values[field.key], rows, place)
+        # Both in plain form, in which values with the same meaning are equal.
         held = field.declaration.plain
         for row, value, execution in zip(rows, stated, executions, strict=True):
             runs = execution.get(field.name, _DEFAULTS.get(field.name))
             if held(value) != held(runs):
-                wanted = f"{plain(runs)}, the value that {row.place} runs with"
+                wanted = f"{plain(runs)}, the value with which {row.place} runs"
                 hint = "correct the claim here and under `choices`, or state the value under `execution`"
                 found.append(Problem(place, wanted, plain(value), hint))
+                # One problem for each field suffices: other rows usually repeat it.
                 break
     return found
 
@@ -199,7 +202,7 @@ def _last_stage(case: Case, keys: Sequence[str], edition: str) -> dict[str, floa
 
 
 def row_systems(library: Library, study: Study, rows: Sequence[Row]) -> list[System]:
-    """Return the system of each row, with the values that the study overrides."""
+    """Return the system of each row, with the overrides of the study."""
     known: dict[str, System] = {}
     names = _sources(study, study.system, "system", rows)
     for row, name in zip(rows, names, strict=True):
@@ -212,7 +215,7 @@ def row_systems(library: Library, study: Study, rows: Sequence[Row]) -> list[Sys
 
 
 def _overridden(study: Study, raw: object, name: str) -> System:
-    """Return a system with the values that the study overrides; problems are then those of the study."""
+    """Return a system with the overrides of the study; problems with overrides refer to the study."""
     try:
         return decode(System, override(raw, study.override, study.file), study.file, name=name)
     except SpecError as error:
@@ -223,7 +226,7 @@ def _overridden(study: Study, raw: object, name: str) -> System:
 def named_specs(
     library: Library, study: Study, form: Fields, kind: str, rows: Sequence[Row]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the fields of a spec for each row: those of the named one, replaced by those that the study states."""
+    """Yield the fields of a spec for each row: fields of the named spec, replaced by fields that the study states."""
     cls: Any = form.record
     sources = _sources(study, form.source, kind, rows)
     named: dict[str, dict[str, Any]] = {"": {}}
@@ -246,7 +249,7 @@ def named_specs(
 def _found(
     library: Library, study: Study, kind: str, source: str, row: Row, template: str
 ) -> tuple[str, object]:
-    """Read a spec; when the cells of a row name one that does not exist, the error is that of the row."""
+    """Read a spec; an unknown name in the cells of a row is an error of that row."""
     try:
         return library.spec(kind, source, study)
     except SpecError as error:
@@ -257,7 +260,7 @@ def _found(
 
 
 def _sources(study: Study, template: str, kind: str, rows: Sequence[Row]) -> list[str]:
-    """Return the name that a template gives in each row."""
+    """Return the names from a template for all rows."""
     try:
         return [fill(template, row.cells) for row in rows]
     except KeyError as error:

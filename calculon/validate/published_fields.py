@@ -16,7 +16,7 @@ from calculon.serving.records.load import Workload
 
 
 class FreeForm:
-    """A value that decodes itself (:class:`calculon.declarations.decode.Decodable`); no schema describes it further."""
+    """Value that decodes itself (:class:`calculon.declarations.decode.Decodable`), without a detailed schema."""
 
     __slots__ = ()
 
@@ -27,7 +27,7 @@ class FreeForm:
 
 
 class Names(tuple[str, ...], FreeForm):
-    """A list of texts; may be empty."""
+    """List of texts; may be empty."""
 
     __slots__ = ()
 
@@ -43,7 +43,7 @@ class Names(tuple[str, ...], FreeForm):
 
 @dataclass(frozen=True, slots=True)
 class Values(Mapping[str, Any], FreeForm):
-    """An object with any keys and any values."""
+    """Object with arbitrary keys and values."""
 
     by_key: Mapping[str, Any] = field(default_factory=dict)
 
@@ -58,7 +58,7 @@ class Values(Mapping[str, Any], FreeForm):
 
     @classmethod
     def decode(cls, raw: object, path: str, problems: list[Problem], scale: float = 1.0) -> Any:
-        """Decode the object, each value on its own."""
+        """Decode the object, each value separately."""
         if not isinstance(raw, Mapping):
             problems.append(Problem(path, "an object", shown(raw)))
             return None
@@ -66,16 +66,16 @@ class Values(Mapping[str, Any], FreeForm):
 
     @classmethod
     def one(cls, raw: object, path: str, problems: list[Problem]) -> Any:
-        """Decode one value: anything is one."""
+        """Decode one value; any value is valid."""
         return raw
 
     def changed(self, by: "Values") -> Self:
-        """Return these values with those of another object in their place."""
+        """Return these values, overridden by the values of another object."""
         return type(self)({**self, **by})
 
 
 class Texts(Values):
-    """An object with a text for each key."""
+    """Object with a text for each key."""
 
     __slots__ = ()
 
@@ -88,7 +88,7 @@ class Texts(Values):
 
 
 class Formulas(Values):
-    """An object with an expression for each key."""
+    """Object with an expression for each key."""
 
     __slots__ = ()
 
@@ -99,7 +99,7 @@ class Formulas(Values):
 
 
 class Limits(dict[str, float], FreeForm):
-    """A number above 0 for each edition of the cost model, or the same for all."""
+    """Positive number for each edition of the cost model, or one number for all."""
 
     @classmethod
     def decode(cls, raw: object, path: str, problems: list[Problem], scale: float = 1.0) -> Any:
@@ -126,13 +126,13 @@ class Limits(dict[str, float], FreeForm):
 
 @dataclass(frozen=True, slots=True)
 class Fields(FreeForm):
-    """The fields of a record, row by row: those of a named spec, replaced by constants and expressions.
+    """Fields of a record for each row: fields of a named spec, overridden by constants and expressions.
 
     Attributes:
         source: Name or file of a spec, in which ``{column}`` stands for a cell; empty for none.
         values: An :class:`Expression` or a constant by name of the field.
 
-    Fields of the record that are :attr:`beyond` it do not follow from a row.
+    Fields in :attr:`beyond` do not follow from a row.
     """
 
     record: ClassVar[type]
@@ -155,14 +155,14 @@ class Fields(FreeForm):
             if key in fields:
                 values[str(key)] = cls.formula(fields[key], value, place, problems)
                 continue
-            hint = nearest(str(key), list(fields)) or "known are " + ", ".join(fields)
+            hint = nearest(str(key), list(fields)) or "known fields: " + ", ".join(fields)
             wanted = f"a field of the {cls.record.__name__.lower()}"
             problems.append(Problem(place, wanted, "an unknown field", hint))
         return cls(values=values)
 
     @classmethod
     def formula(cls, one: SpecField, value: object, path: str, problems: list[Problem]) -> object:
-        """Return the constant of a field, or the expression that gives it."""
+        """Return the constant or the expression of a field."""
         if not isinstance(value, str) or value in one.declaration.choices:
             if problem := one.declaration.problem(one.annotation, value, path):
                 problems.append(problem)
@@ -170,11 +170,11 @@ class Fields(FreeForm):
         return Expression.decode(value, path, problems)
 
     def changed(self, by: "Fields") -> Self:
-        """Return these fields with those of another in their place."""
+        """Return these fields, overridden by the fields of another object."""
         return type(self)(by.source or self.source, self.values | by.values)
 
     def published(self) -> Self:
-        """Return these fields without those that the published format lacks; a preset may fill in the others."""
+        """Return these fields without fields that the published format lacks; a preset may fill in the others."""
         optional = {one.key for one in spec_fields(self.record) if one.declaration.optional}
         optional -= {"preset"}
         kept = {key: value for key, value in self.values.items() if key not in optional}
@@ -182,36 +182,36 @@ class Fields(FreeForm):
 
 
 class ExecutionFields(Fields):
-    """The execution of a row; a study runs under any edition, so it states none."""
+    """Execution of a row; it states no edition, because a study runs under any edition."""
 
     record = Execution
     beyond = ("edition",)
 
 
 class ModelFields(Fields):
-    """The model of a row."""
+    """Model of a row."""
 
     record = Model
 
 
 class ServedFields(Fields):
-    """The record of a served model: constants as files write them, with words for amounts, or expressions."""
+    """Record of a served model: constants as in files, with words for amounts, or expressions."""
 
     @classmethod
     def formula(cls, one: SpecField, value: object, path: str, problems: list[Problem]) -> object:
-        """Return a constant, which is read with the record of a row, or the expression of a text."""
+        """Return a constant, which is checked later with the record of a row, or the expression of a text."""
         if not isinstance(value, str) or value in one.declaration.choices:
             return value
         return Expression.decode(value, path, problems)
 
 
 class DeploymentFields(ServedFields):
-    """The deployment of a row."""
+    """Deployment of a row."""
 
     record = Deployment
 
 
 class WorkloadFields(ServedFields):
-    """The workload of a row."""
+    """Workload of a row."""
 
     record = Workload

@@ -1,7 +1,7 @@
-"""Whole runs beside what their sources print: processor-hours of trainings, failures, and checks of the laws.
+"""Training runs compared with published figures: processor-hours, failures, and checks of the laws of whole runs.
 
-Processor-hours are those of studies with a figure of whole runs. Checks have no execution in them: a law of
-:mod:`calculon.campaign`, at what a source states, beside what the source prints of the result.
+Processor-hours come from studies with a figure of whole runs. Checks need no execution: they compare a law of
+:mod:`calculon.campaign`, evaluated for the inputs in a source, with the result in the source.
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,39 +34,39 @@ from calculon.validate.study_rows import Row
 
 Record = dict[str, Any]
 
-ROOM = "campaign"
-"""Folder of the studies of whole trainings."""
+FOLDER = "campaign"
+"""Folder of the studies of training runs."""
 
 WIDEST = 1.6
-"""Hours of a source over those of steps alone that failures, checkpoints, evaluation and downtime may account for."""
+"""Largest ratio of published to step-only hours that failures, checkpoints, evaluation and downtime may explain."""
 
 HALF_A_PERCENT, TENTH_OF_A_PERCENT = 0.005, 0.001
 
-BY_HAND = "worked out by hand from what the source prints"
+BY_HAND = "computed by hand from figures of the source"
 
 _ADAM = {"optimizer": "adam", "optimizer_state_dtype": "float32"}
 
 UTILISATION = {"Llama 3 8B": 15.6, "Llama 3 70B": 27.8}
-"""Percent of the peak by 6 FLOP for each parameter and token, of hours as the cards have them."""
+"""Percent of the peak at 6 FLOP per parameter and token, from the processor-hours in the model cards."""
 
 SCALED = "11616 H100"
-"""The row of MLPerf whose rate per processor is beside that of 512."""
+"""MLPerf row whose rate per processor is compared with 512 processors."""
 
 SAVE, RESTART = 30.0, 300.0
-"""Seconds of a save and of a restart in checks of Llama 3, whose source prints neither."""
+"""Seconds of a save and of a restart in checks of Llama 3, whose source states neither."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """A figure as a source prints it, beside what a law gives for it.
+    """Published figure, compared with the result of a law.
 
     Attributes:
-        name, unit: What it is.
-        published, ours: Both in the unit.
-        tolerance: Largest difference over the published value that passes.
-        rounded: Difference in the unit that passes anyhow, such as half a unit of the last printed digit.
-        at_least: Whether the source prints a lower limit.
-        source: Where it stands.
+        name, unit: Name and unit of the figure.
+        published, ours: Published and computed value.
+        tolerance: Largest relative difference that passes.
+        rounded: Absolute difference that always passes, such as half a unit of the last published digit.
+        at_least: True if the source states a lower limit.
+        source: Citation.
     """
 
     name: str
@@ -80,29 +80,29 @@ class Check:
 
     @property
     def allowed(self) -> float:
-        """Largest difference that passes."""
+        """Largest absolute difference that passes."""
         return max(self.tolerance * self.published, self.rounded)
 
     @property
     def passes(self) -> bool:
-        """Whether both agree within the tolerance."""
+        """True if both values agree within the tolerance."""
         if self.at_least:
             return self.ours >= self.published
         return abs(self.ours - self.published) <= self.allowed * (1 + 1e-9)
 
 
 def trainings(results: Sequence[Result]) -> list[Record]:
-    """Return one row for each training whose processor-hours a source prints, of editions that have intervals.
+    """Return one row for each training run with published processor-hours, for editions that have intervals.
 
-    Hours of steps alone are below those of a whole run. Whether they are, by at most :data:`WIDEST`, is judged where
-    the configuration is known; where the source prints hours of steps itself, whether these are in the interval. The
-    ratio of both is the product of what steps at the rate that the source prints take more than by the model, of what
-    failures and checkpoints add by the law with the defaults of campaigns, and of a rest.
+    Step-only hours are below the hours of a whole run. If the configuration is known, the check is that the ratio is at
+    most :data:`WIDEST`; if the source states step hours itself, that they are in the interval. The ratio is the product
+    of three factors: slower steps than predicted (from the published rate), failures and checkpoints (from the law with
+    default campaign settings), and a remainder.
     """
     return [
         row
         for result in results
-        if result.study.origin == ROOM and result.edition != PUBLISHED
+        if result.study.origin == FOLDER and result.edition != PUBLISHED
         for one in result.own.comparisons
         if one.quantity.is_run
         for row in _trainings(result, one)
@@ -120,6 +120,7 @@ def _trainings(result: Result, one: Comparison) -> Iterator[Record]:
         low, high = (steps * float(end[here]) for end in (bounds.low, bounds.high))
         rate = row.cells["rate_hours"] or None
         law = 1 / float(_whole_run(result, one, row, here).goodput) if whole else None
+        # Whole runs have losses that steps do not have; hours of steps alone must be in the prediction interval.
         judged = steps < published <= WIDEST * steps if whole else low <= published <= high
         yield {
             "run": row.label,
@@ -134,13 +135,14 @@ def _trainings(result: Result, one: Comparison) -> Iterator[Record]:
             "ratio": published / steps,
             "by_rate": rate and rate / steps,
             "by_law": law,
+            # Without a published rate, the remainder also contains the error of the predicted step.
             "rest": published / (rate or steps) / (law or 1.0),
             "passes": judged if known else None,
         }
 
 
 def _whole_run(result: Result, one: Comparison, row: Row, here: int) -> WholeRun:
-    """Return the run of a row with the defaults of campaigns."""
+    """Return the training run of a row with default campaign settings."""
     found = result.own.prediction
     case = found.cases[here]
     execution = Execution(**{**case.execution, "edition": result.edition})
@@ -159,9 +161,9 @@ def _whole_run(result: Result, one: Comparison, row: Row, here: int) -> WholeRun
 
 
 def failures(results: Sequence[Result]) -> list[Record]:
-    """Return one row for each published rate of failures, beside the default of campaigns.
+    """Return one row for each published failure rate, compared with the default of campaigns.
 
-    There are none without several studies of whole trainings.
+    Empty unless several studies of training runs are shown.
     """
     default = float(Reliability().mtbf_processor) / HOUR
     return [
@@ -181,7 +183,7 @@ def failures(results: Sequence[Result]) -> list[Record]:
 
 
 def checks(results: Sequence[Result]) -> list[Record]:
-    """Return one row for each check of a law; none without several studies of whole trainings."""
+    """Return one row for each check of a law; empty unless several studies of training runs are shown."""
     return [
         {
             "name": one.name,
@@ -199,12 +201,12 @@ def checks(results: Sequence[Result]) -> list[Record]:
 
 
 def _shown(results: Sequence[Result]) -> bool:
-    """Whether several studies of whole trainings are shown, and not one in detail."""
-    return len({one.study.name for one in results if one.study.origin == ROOM}) > 1
+    """Return True if several studies of training runs are shown, instead of a single one in detail."""
+    return len({one.study.name for one in results if one.study.origin == FOLDER}) > 1
 
 
 def every_check() -> list[Check]:
-    """Return all checks of laws: failures, checkpoints, then energy, CO2 and money."""
+    """Return all checks of laws: failures, checkpoints, energy, CO2 and cost."""
     runs = {one.run: one for one in published_failures()}
     return [
         *_of_llama_3(runs["Llama 3 405B"]),
@@ -215,7 +217,7 @@ def every_check() -> list[Check]:
 
 
 def _of_studies(results: Sequence[Result]) -> Iterator[Check]:
-    """Yield the checks that need the executions of studies, as far as these are among the results."""
+    """Yield the checks that need executions of studies, for studies among the results."""
     for result in results:
         if result.edition == PUBLISHED:
             continue
@@ -231,12 +233,12 @@ def _of_studies(results: Sequence[Result]) -> Iterator[Check]:
                         ours=float(one.estimated[i]),
                         tolerance=0,
                         rounded=10,
-                        source=f"{row.cells['source']}; beside 512",
+                        source=f"{row.cells['source']}; compared with 512",
                     )
 
 
 def _of_utilisation(result: Result, one: Comparison, row: Row, hours: float) -> Check:
-    """Return the check of 6 FLOP for each parameter and token over the peak in all hours of a card."""
+    """Return the check of utilization at 6 FLOP per parameter and token, over all hours of a model card."""
     place = next(i for i, other in enumerate(result.rows) if other.number == row.number)
     run = _whole_run(result, one, row, place)
     share = float(run.mfu_effective) * float(run.processor_hours) / hours
@@ -251,7 +253,7 @@ def _of_utilisation(result: Result, one: Comparison, row: Row, hours: float) -> 
 
 
 def _of_llama_3(one: PublishedFailures) -> Iterator[Check]:
-    """Yield the checks of the window of Llama 3 405B, with the defaults of campaigns."""
+    """Yield the checks for the published window of Llama 3 405B, with default campaign settings."""
     reliability = Reliability()
     mtbf = float(job_mtbf(one.num_procs or 0, reliability.mtbf_processor / HOUR))
     interval = float(young(SAVE, mtbf))
@@ -294,6 +296,7 @@ def _of_llama_3(one: PublishedFailures) -> Iterator[Check]:
         name="Llama 3: restart for goodput 0.90",
         unit="s",
         published=345,
+        # Restarts multiply the wall time by exp(restart / MTBF): solved for the restart time.
         ours=mtbf * float(np.log(1 / ((one.goodput or 1) * at_once))),
         tolerance=HALF_A_PERCENT,
         source=BY_HAND,
@@ -301,7 +304,7 @@ def _of_llama_3(one: PublishedFailures) -> Iterator[Check]:
 
 
 def _of_rsc(nodes: PublishedFailures, jobs: Sequence[PublishedFailures]) -> Iterator[Check]:
-    """Yield the checks of times to a failure that RSC-1's source projects from the failures of its nodes."""
+    """Yield the checks of times to failure of jobs, which the RSC-1 source projects from node failures."""
     for one in jobs:
         yield Check(
             name=f"{one.run}: between failures",
@@ -315,7 +318,7 @@ def _of_rsc(nodes: PublishedFailures, jobs: Sequence[PublishedFailures]) -> Iter
 
 
 def _of_bloom(one: PublishedFailures) -> Iterator[Check]:
-    """Yield the checks of BLOOM's checkpoints."""
+    """Yield the checks of the checkpoints of BLOOM."""
     interval, save, size = one.interval or 0, one.save or 0, one.checkpoint_bytes or 0
     state = float(bytes_per_param("bfloat16", _ADAM.__getitem__)) * (one.parameters or 0)
     rate = float(storage_rate(Checkpoints(), np.asarray((one.num_procs or 0) / NODE)))
@@ -346,7 +349,7 @@ def _of_bloom(one: PublishedFailures) -> Iterator[Check]:
 
 
 def _of_footprint(one: PublishedFootprint) -> Iterator[Check]:
-    """Yield the checks of energy, CO2 and money of a run, by the conventions of its source."""
+    """Yield the checks of energy, CO2 and cost of a run, with the conventions of its source."""
     tolerance = 0.02 if "estimate by others" in one.note else HALF_A_PERCENT
     energy = float(card_energy(one.processor_hours, one.watts or 0, one.pue or 1))
     if one.energy_kwh:
@@ -366,6 +369,7 @@ def _of_footprint(one: PublishedFootprint) -> Iterator[Check]:
             published=one.co2_t,
             ours=float(carbon(energy, one.carbon or 0)),
             tolerance=tolerance,
+            # Half a unit of the last printed digit: of whole tonnes, or of hundredths.
             rounded=0.5 if one.co2_t == round(one.co2_t) else 0.005,
             source=one.source,
         )

@@ -1,4 +1,4 @@
-"""Studies: the declared fields of ``study.yaml``, and the studies of a folder or of the catalog."""
+"""Studies: the declared fields of ``study.yaml``, and the studies of a folder or the catalog."""
 
 import re
 from collections.abc import Mapping
@@ -45,10 +45,10 @@ UNITS = {
     "tokens/s": ("tokens/s", 1.0),
     "%": ("fraction", 0.01),
 }
-"""Units of measured values: the unit of the statistics to compare with, and the factor to it."""
+"""Units of measured values, each with the unit of the compared statistics and the factor to it."""
 
 ALL_EDITIONS = "all"
-"""Stands for every edition in place of a name."""
+"""Name for all editions."""
 
 STATISTICS = {column.name: column.unit.symbol for column in columns(Stats)}
 """Unit of every statistic."""
@@ -62,26 +62,26 @@ _LAST = "last "
 
 
 def of_last(name: str) -> str:
-    """Return the key of a statistic of the last stage."""
+    """Return the key of a statistic for the last stage."""
     return _LAST + name
 
 
 def is_of_last(key: str) -> bool:
-    """Whether a key is that of a statistic of the last stage."""
+    """Return True for the key of a statistic for the last stage."""
     return key.startswith(_LAST)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """The layout of a quantity as a table of its own: one row and one column per value of two columns."""
+    """Layout of a quantity as its own table: one row and one column per value of two columns."""
 
     title: str = declare("first line of the table")
     rows: str = declare("column with the names of the rows")
     columns: str = declare("column with the names of the columns")
-    beside: str = declare("a statistic to show beside, in GiB, without comparing it", default="")
+    beside: str = declare("additional statistic in GiB, which is not compared", default="")
 
     def problems(self, path: str) -> list[Problem]:
-        """Return an unknown statistic beside."""
+        """Return the problem of an unknown additional statistic."""
         known = not self.beside or self.beside in STATISTICS
         return [] if known else [_unknown_statistic(f"{path}.beside", self.beside)]
 
@@ -93,14 +93,14 @@ def _unknown_statistic(place: str, name: str) -> Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantity:
-    """One measured quantity: its column, the statistics it is compared with, and the error that is accepted."""
+    """Measured quantity: its column, the statistics to compare with, and the accepted error."""
 
-    name: str = declare("what is compared, in a word or two")
+    name: str = declare("short name of the quantity")
     measured: str = declare("column of the measured values")
     unit: str = declare("unit of the measured values", choices=tuple(UNITS))
-    estimate: Expression = declare("statistic, or sum of statistics, that stands for it")
+    estimate: Expression = declare("statistic, or sum of statistics, to compare with")
     stage: str = declare(
-        "pipeline stage whose memory it is: the fullest, or the last, whose ranks log in Megatron-LM",
+        "pipeline stage whose memory was measured: the fullest, or the last, whose ranks log in Megatron-LM",
         choices=("fullest", "last"),
         default="fullest",
     )
@@ -110,56 +110,57 @@ class Quantity:
     relative_to: Expression | None = declare(
         "condition of the row that this one is a percentage of", default=None
     )
-    within: Names = declare("columns that both have in common", default=Names())
+    within: Names = declare("columns with equal values in both rows", default=Names())
     times: Expression | None = declare(
-        "how many of them the measured value holds: the steps of a run, or these times its processors",
+        "number of estimates in the measured value: the steps of a run, or steps times processors",
         default=None,
     )
     parts_of: Names = declare(
-        "columns that the parts of a run have in common: rows that add up to the value that one of them has measured",
+        "columns with equal values in the parts of a run, whose rows add up to the measured value of one of them",
         default=Names(),
     )
-    table: Layout | None = declare("how to print a table of its own", default=None)
+    table: Layout | None = declare("layout of a separate table", default=None)
     cause: str = declare("likely cause of the largest errors", default="")
 
     @property
     def keys(self) -> dict[str, str]:
-        """Its statistics, each with the key of a prediction: that of the last stage is another one."""
+        """Statistics of the quantity, each with its key in a prediction; keys for the last stage differ."""
+        # A study may compare the same statistic on both stages, so the keys must differ.
         return {n: of_last(n) if self.stage == "last" else n for n in self.estimate.names}
 
     @property
     def is_step(self) -> bool:
-        """Whether it is the time of a whole training step."""
+        """True for the time of a whole training step."""
         return self.estimate.text == "total_time" and not (self.relative_to or self.times)
 
     @property
     def is_run(self) -> bool:
-        """Whether it is a figure of a whole run, which failures, checkpoints and evaluation are part of."""
+        """True for a figure of a whole run, including failures, checkpoints and evaluation."""
         return self.times is not None and self.relative_to is None
 
     @property
     def is_memory(self) -> bool:
-        """Whether it is all the memory that a processor needs."""
+        """True for the total memory of a processor."""
         return self.estimate.text == "proc_mem_tier1_cap_req" and self.relative_to is None
 
     @property
     def is_served(self) -> bool:
-        """Whether it is a figure of a deployment."""
+        """True for a figure of a deployment."""
         return any(name in SERVED for name in self.estimate.names)
 
     @property
     def is_time(self) -> bool:
-        """Whether it is a time, so that the smallest is the best."""
+        """True for a time, for which smaller is better."""
         return UNITS[self.unit][0] == "s"
 
     def problems(self, path: str) -> list[Problem]:
-        """Return an unknown statistic, or a unit that is not that of the statistics."""
+        """Return the problem of an unknown statistic, or of a unit that differs from the statistics."""
         where = f"{path}.estimate"
         for name in self.estimate.names:
             if name not in STATISTICS and name not in SERVED:
                 return [_unknown_statistic(where, name)]
         if self.stage == "last" and UNITS[self.unit][0] != "B":
-            wanted = "fullest, unless bytes are measured: stages have a memory of their own"
+            wanted = "fullest, unless bytes are measured: only memory is known by stage"
             return [Problem(f"{path}.stage", wanted, self.stage)]
         wanted = "fraction" if self.relative_to else UNITS[self.unit][0]
         units_of = STATISTICS | SERVED
@@ -173,10 +174,10 @@ class Quantity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exclusion:
-    """Rows that are not compared, and why; under one edition of the cost model, or under all."""
+    """Rows that are not compared under one or all editions of the cost model, and the reason."""
 
-    when: Expression = declare("condition that picks the rows")
-    reason: str = declare("why they are not compared")
+    when: Expression = declare("condition that selects the rows")
+    reason: str = declare("reason for the exclusion")
     edition: str = declare(
         "edition under which they are not compared",
         choices=(ALL_EDITIONS, *EDITION_NAMES),
@@ -184,44 +185,44 @@ class Exclusion:
     )
 
     def concerns(self, edition: str) -> bool:
-        """Whether the rows are left out under an edition."""
+        """Return True if the rows are excluded under an edition."""
         return self.edition in (ALL_EDITIONS, edition)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """The model, execution and system of a measured row.
+    """Conversion of a measured row to a model, execution and system.
 
-    Text stands for an expression over the columns of the row, except where a field takes named values and the text
-    is one of them; specs are named by templates, in which ``{column}`` stands for a cell.
+    Text is an expression over the columns of the row, unless a field takes named values and the text is one of them.
+    Specs are named by templates, in which ``{column}`` stands for a cell.
     """
 
     system: str = declare("system, by name", default="")
-    override: Values = declare("values of the system to replace, by path", default=Values())
-    derive: Formulas = declare("columns that follow from others", default=Formulas())
+    override: Values = declare("system values to replace, by path", default=Values())
+    derive: Formulas = declare("columns computed from other columns", default=Formulas())
     model: ModelFields = declare("model, by name or field by field", default=ModelFields())
     execution: ExecutionFields = declare(
         "execution, by file of the study or field by field", default=ExecutionFields()
     )
     deployment: DeploymentFields = declare(
-        "in place of an execution, how a served model is deployed, by name or field by field",
+        "deployment of a served model instead of an execution, by name or field by field",
         default=DeploymentFields(),
     )
     workload: WorkloadFields = declare(
-        "what is asked of a deployment, by name or field by field", default=WorkloadFields()
+        "workload of a deployment, by name or field by field", default=WorkloadFields()
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alternative(Recipe):
-    """Another reading of the source, to see the effect of the choice."""
+    """Another interpretation of the source, to show the effect of the choice."""
 
     name: str = declare("name of the alternative")
-    why: str = declare("what it changes, and what speaks for it")
+    why: str = declare("the change, and the reason for it")
 
     @property
     def changes(self) -> tuple[str, ...]:
-        """Paths of the fields that it replaces."""
+        """Paths of the replaced fields."""
         parts = ("model", "execution", "deployment", "workload")
         specs = {part: getattr(self, part) for part in parts}
         return (
@@ -235,79 +236,80 @@ class Alternative(Recipe):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Study(Recipe):
-    """A folder with measured values, and all that is needed to estimate them."""
+    """Folder with measured values, and all inputs to estimate them."""
 
-    title: str = declare("what was measured")
-    source: str = declare("where the values stand: citation, table")
+    title: str = declare("subject of the measurements")
+    source: str = declare("source of the values: citation, table")
     evidence: str = declare(
         "measured; derived from a measured rate that the source prints; or the source's own formula",
         choices=("measured", "derived", "formula"),
     )
-    calibration: str = declare("which of its rows a calibration of the model or system has seen")
+    calibration: str = declare("rows that a calibration of the model or system has used")
     measured: str = declare("file of the measured values, CSV with a header")
     whole_steps: bool = declare(
-        "whether its times of whole training steps are evidence of a source, which intervals rest on: not those of "
-        "layers, and not those of a system that was tuned on them",
+        "true if its times of whole training steps are evidence for intervals; false for times of layers, and of a "
+        "system that was tuned on them",
         default=True,
     )
     fitted: Names = declare(
-        "fields of executions whose values in a preset were fitted with these rows in sight",
+        "fields of executions whose preset values were fitted to these rows",
         default=Names(),
     )
     functional_test: bool = declare(
-        "whether its rows are functional tests of a framework in deterministic mode, which nobody tuned for speed",
+        "true for functional tests of a framework in deterministic mode, which were not tuned for speed",
         default=False,
     )
     parts: Formulas = declare(
-        "parts of its rows that a known mechanism divides, by name: the condition of the rows of each",
+        "groups of its rows with different known mechanisms, by name: the condition of the rows of each",
         default=Formulas(),
     )
     label: str = declare(
-        "name of a row, in which {column} stands for a cell; the first column if empty", default=""
+        "name of a row, in which {column} stands for a cell; by default the first column",
+        default="",
     )
     sweep: Names = declare(
-        "columns that rows to be ranked against each other have in common", default=Names()
+        "columns with equal values in rows that are ranked against each other", default=Names()
     )
-    by: Names = declare("columns by whose values errors are shown too", default=Names())
+    by: Names = declare("columns whose values define groups with separate errors", default=Names())
     exclude: tuple[Exclusion, ...] = declare("rows that are not compared", default=())
     choices: Texts = declare(
-        "what the source does not say: what was chosen, and why", default=Texts()
+        "choices that the source leaves open: the value, and the reason", default=Texts()
     )
     chosen: ExecutionFields = declare(
-        "values that `choices` claims for fields of the execution that a preset or a default fills in",
+        "values that `choices` states for execution fields that a preset or a default fills in",
         default=ExecutionFields(),
     )
     alternatives: tuple[Alternative, ...] = declare(
-        "other choices, to show what they change", default=()
+        "other choices, to show their effect", default=()
     )
-    quantities: tuple[Quantity, ...] = declare("what is compared")
+    quantities: tuple[Quantity, ...] = declare("quantities to compare")
     is_alternative: bool = field(default=False, compare=False)
     name: str = field(default="study", compare=False)
     folder: Path = field(default=Path(), compare=False)
 
     @property
     def origin(self) -> str:
-        """The source of its values, as the outermost folder of the study names it: rows of one source err alike."""
+        """Source of the values: the outermost folder of the study. Rows of one source have similar errors."""
         return self.name.partition("/")[0]
 
     @property
     def file(self) -> str:
-        """The file that states the study."""
+        """File of the study."""
         return str(self.folder / FILE)
 
     @property
     def serves(self) -> bool:
-        """Whether its rows are deployments, and not steps of training."""
+        """True if the rows are deployments instead of training steps."""
         return bool(self.deployment.source or self.deployment.values)
 
     @property
     def usual_edition(self) -> str:
-        """The edition where none is asked for: the published one, unless that knows none of the figures."""
+        """Default edition: the published one, unless it has none of the figures."""
         beyond = self.serves or all(one.is_run for one in self.quantities)
         return CORRECTED if beyond else PUBLISHED
 
     def problems(self, path: str) -> list[Problem]:
-        """Return a missing system, choices without a value, and quantities of the wrong kind of row."""
+        """Return the problems of a missing system, choices without a value, and quantities of the wrong kind of row."""
         missing = [] if self.system else [Problem("system", "the name of a system", "nothing")]
         kind = "figures of deployments" if self.serves else "statistics of executions"
         return [*missing, *self._open_choices()] + [
@@ -317,12 +319,13 @@ class Study(Recipe):
         ]
 
     def _open_choices(self) -> list[Problem]:
-        """Return the fields named in ``choices`` whose value would come from a preset or a default, unchecked."""
+        """Return problems of fields in ``choices`` whose value would come unchecked from a preset or a default."""
         if self.chosen.source:
             return [Problem("chosen", "an object with a value for each field", self.chosen.source)]
         if self.execution.source or self.serves:
             return []
         named = [name for key in self.choices for name in key.split(", ")]
+        # Otherwise a later change of a preset would silently change a documented choice.
         stated = self.execution.values.keys() | self.chosen.values.keys()
         return [
             Problem(
@@ -336,7 +339,7 @@ class Study(Recipe):
         ]
 
     def changed(self, by: Alternative) -> "Study":
-        """Return the study under an alternative, which need not agree with the study's choices."""
+        """Return the study under an alternative, which may differ from the study's own choices."""
         return replace(
             self,
             is_alternative=True,
@@ -351,7 +354,7 @@ class Study(Recipe):
         )
 
     def published(self) -> "Study":
-        """Return the study as the published edition sees it."""
+        """Return the study as seen by the published edition."""
         return replace(self, model=self.model.published(), execution=self.execution.published())
 
 
@@ -359,73 +362,76 @@ def read_study(folder: Path, name: str = "") -> Study:
     """Read the study of a folder.
 
     Raises:
-        SpecError: When the file is missing or anything in it is wrong.
+        SpecError: When the file is missing or invalid.
     """
     path = str(folder / FILE)
     return decode(Study, read_document(path), path, name=name or folder.name, folder=folder)
 
 
-# The studies of a folder or of the catalog, and the specs that they name.
+# Studies of a folder or the catalog, and the specs that they name.
 
-ROOM = "validation"
+FOLDER = "validation"
 _COLUMN = re.compile(r"\{(\w+)\}")
 
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """Studies and specs below a folder, and those of the catalog.
+    """Studies and specs in a folder, in addition to the catalog.
 
     Attributes:
-        base: A folder with ``validation``, and maybe ``models`` and ``systems``, whose files go before those of the
-            catalog. A folder whose ``validation`` holds executions only, as the published tool has it, is given the
-            studies of the catalog.
+        base: Folder with ``validation``, and optionally ``models`` and ``systems``, whose files take precedence over
+            the catalog. If its ``validation`` contains executions only, as in the published tool, the studies of the
+            catalog are used.
     """
 
     base: Path
 
     @classmethod
     def at(cls, base: str | Path | None = None) -> "Library":
-        """Return the library of a folder; of the catalog when there is none.
+        """Return the library of a folder; by default of the catalog.
 
         Raises:
-            SpecError: When the folder holds no validation studies.
+            SpecError: When the folder contains no validation studies.
         """
         found = cls(catalog.root() if base is None else Path(base))
-        if not (found.base / ROOM).is_dir():
-            wanted = f"a folder that holds the folder {ROOM!r}"
+        if not (found.base / FOLDER).is_dir():
+            wanted = f"a folder that holds the folder {FOLDER!r}"
             missing = "no such folder" if not found.base.is_dir() else f"none in {found.base}"
             raise SpecError(str(base), Problem("", wanted, missing))
         return found
 
     @property
-    def room(self) -> Path:
-        """The folder whose studies are run."""
-        own = self.base / ROOM
-        return own if any(own.rglob(FILE)) else catalog.root() / ROOM
+    def studies_folder(self) -> Path:
+        """Folder of the studies."""
+        own = self.base / FOLDER
+        return own if any(own.rglob(FILE)) else catalog.root() / FOLDER
 
     def names(self) -> list[str]:
-        """List the studies: their folders, relative to the folder of all."""
+        """Return the names of all studies: their folders, relative to the folder of studies."""
         return sorted(
-            path.parent.relative_to(self.room).as_posix() for path in self.room.rglob(FILE)
+            path.parent.relative_to(self.studies_folder).as_posix()
+            for path in self.studies_folder.rglob(FILE)
         )
 
     def studies(self, name: str = "") -> list[Study]:
-        """Read all studies, or those of a name: a whole name, a folder with several, else the last part of a name.
+        """Read all studies, or studies by name: a full name, a folder with several, or the last part of a name.
 
         Raises:
-            SpecError: When there is no study of this name, or for anything wrong with one.
+            SpecError: For an unknown name, and for an invalid study.
         """
         known = self.names()
         chosen = [one for one in known if not name or f"{one}/".startswith(f"{name}/")]
         chosen = chosen or [one for one in known if one.rpartition("/")[2] == name]
         if not chosen:
             hint = nearest(name, [*known, *(one.rpartition("/")[2] for one in known)])
-            listing = hint or "known are " + ", ".join(known)
-            raise SpecError(str(self.room), Problem("", "a study", f"no study {name!r}", listing))
-        return [read_study(self.room / one, one) for one in chosen]
+            listing = hint or "known studies: " + ", ".join(known)
+            raise SpecError(
+                str(self.studies_folder), Problem("", "a study", f"no study {name!r}", listing)
+            )
+        return [read_study(self.studies_folder / one, one) for one in chosen]
 
     def spec(self, kind: str, source: str, study: Study) -> tuple[str, Any]:
-        """Read a spec that a study names: a file of the study, or a name of this folder or the catalog.
+        """Read a spec that a study names: a file of the study, or a name in this folder or the catalog.
 
         Args:
             kind: ``model``, ``system`` or ``execution``.
@@ -433,10 +439,10 @@ class Library:
             study: The study that names it.
 
         Returns:
-            The place of the document, and the document.
+            Path of the document, and the document.
         """
         if document_suffix(source) in SUFFIXES:
-            places = (self.base / ROOM / study.name, study.folder)
+            places = (self.base / FOLDER / study.name, study.folder)
             path = next((p / source for p in places if (p / source).is_file()), None)
             if path is None:
                 wanted = f"a {kind} file in {study.folder}"
@@ -449,13 +455,13 @@ class Library:
             return source, catalog.load(kind, source)[1]
         except SpecError as error:
             known = list(catalog.names(kind))
-            hint = nearest(source, known) or "known are " + ", ".join(known)
+            hint = nearest(source, known) or "known names: " + ", ".join(known)
             problem = Problem(kind, f"the name of a {kind}", repr(source), hint)
             raise SpecError(study.file, problem) from error
 
 
 def fill(template: str, cells: Mapping[str, object]) -> str:
-    """Replace every ``{column}`` of a template by its cell; KeyError for a column that is not there.
+    """Replace every ``{column}`` of a template by its cell; raise KeyError for an unknown column.
 
     >>> fill("{model}_{mode}.json", {"model": "gpt3-175B", "mode": "full"})
     'gpt3-175B_full.json'

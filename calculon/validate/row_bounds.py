@@ -1,4 +1,4 @@
-"""Uncertainty of the predictions of measured rows: 90 % intervals of step times, and the chance that a plan fits."""
+"""Uncertainty of predictions of measured rows: 90 % intervals of step times, and probability of fitting in memory."""
 
 from typing import Any, NamedTuple
 
@@ -22,7 +22,7 @@ class RowBounds(NamedTuple):
     """Uncertainty of each row of a study; not-a-number for a row without a prediction.
 
     Attributes:
-        low, high (shape (rows,)): Ends of the interval of the step time over the predicted time.
+        low, high (shape (rows,)): Ends of the prediction interval of the step time, divided by the predicted time.
         fits (shape (rows,)): Probability that the execution fits in tier-1 memory.
     """
 
@@ -56,7 +56,7 @@ def row_bounds(result: Result) -> RowBounds:
 
 
 def _fits(case: Case, needed: float, usable: float) -> float:
-    """Return the probability that an execution fits: rows are evaluated on systems whose memory has no limit."""
+    """Return the probability that an execution fits; rows themselves are evaluated with unlimited memory."""
     execution = Execution(**case.execution)
     errors = errors_of(case.model, execution.preset, execution.zero_stage)
     return np.nan if errors is None else float(errors.fits(np.array(needed), usable))

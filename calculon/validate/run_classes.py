@@ -1,4 +1,4 @@
-"""Classes of measured training steps: steps of one class err alike, and errors of different classes are never mixed."""
+"""Classes of measured training steps: errors within a class are similar, and classes are never mixed."""
 
 from collections.abc import Callable
 
@@ -9,20 +9,20 @@ from calculon.declarations.presets import COMMON, PUBLISHED_FORMS
 from calculon.estimate.run_table import SMALL_MODEL, Run
 
 NO_FRAMEWORK = (PUBLISHED_FORMS, COMMON)
-"""Presets that are not the preset of a framework."""
+"""Presets that do not belong to a framework."""
 
 HOPPER_AND_AMPERE = ("NVIDIA Hopper", "NVIDIA Ampere")
-"""Generations of processors of most published steps of frameworks."""
+"""Processor generations of most published steps of frameworks."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunClass:
-    """A class of measured training steps.
+    """Class of measured training steps.
 
     Attributes:
-        name: A few words.
-        about: One sentence that says which steps it has.
-        holds: Condition of a step that no earlier class of :data:`CLASSES` has.
+        name: Short name.
+        about: Sentence that describes its steps.
+        holds: Condition for steps that do not belong to an earlier class of :data:`CLASSES`.
     """
 
     name: str
@@ -33,13 +33,13 @@ class RunClass:
 CLASSES = (
     RunClass(
         "Functional tests",
-        "Tests of a framework in deterministic mode, dense and MoE, which nobody tuned for speed.",
+        "Tests of a framework in deterministic mode, dense and MoE, which were not tuned for speed.",
         lambda run: bool(run.functional),
     ),
-    RunClass("MoE", "Models with experts.", lambda run: run.experts > 0),
+    RunClass("MoE", "Models with mixture of experts.", lambda run: run.experts > 0),
     RunClass(
         "Dense, below 1 B",
-        f"Dense models with fewer than {SMALL_MODEL / GIGA:g} billion parameters, whose kernels wait for the host.",
+        f"Dense models with fewer than {SMALL_MODEL / GIGA:g} billion parameters, whose speed the host limits.",
         lambda run: run.parameters < SMALL_MODEL,
     ),
     RunClass(
@@ -49,16 +49,16 @@ CLASSES = (
     ),
     RunClass(
         "Dense, Hopper, Ampere",
-        "Other dense models on NVIDIA Hopper and Ampere under the preset of a framework.",
+        "Other dense models on NVIDIA Hopper and Ampere with the preset of a framework.",
         lambda run: run.family in HOPPER_AND_AMPERE and run.preset not in NO_FRAMEWORK,
     ),
     RunClass(
         "Dense, other",
-        "Other dense models: processors of other generations, and settings stated one by one.",
+        "Other dense models: other processor generations, and settings without a framework's preset.",
         lambda _: True,
     ),
 )
-"""Every measured step is in the first class whose condition it meets."""
+"""Classes in the order of their conditions: a step belongs to the first class whose condition it meets."""
 
 
 def class_of(run: Run) -> RunClass:

@@ -1,4 +1,4 @@
-"""Measured training steps of studies, which intervals rest on."""
+"""Measured training steps of studies: the evidence for prediction intervals."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
@@ -14,12 +14,12 @@ from calculon.validate.published_study import UNITS
 
 
 def run_rows(results: Iterable[Result]) -> list[Run]:
-    """Return a run for each measured whole training step of studies, but for those of the published edition."""
+    """Return a run for each measured whole training step of studies, except under the published edition."""
     return [run for result in results if result.edition != PUBLISHED for run in _runs(result)]
 
 
 def csv_rows(runs: Iterable[Run]) -> list[dict[str, str]]:
-    """Return runs as rows of the file, with six digits: those of a measurement are fewer."""
+    """Return runs as rows of the file, with six digits: more than any measurement has."""
     return [
         {name: f"{one:.6g}" if isinstance(one, float) else one for name, one in asdict(run).items()}
         for run in runs
@@ -59,13 +59,13 @@ def _runs(result: Result) -> Iterator[Run]:
 
 
 def _shares(values: Mapping[str, Array], row: int) -> Iterator[float]:
-    """Yield the shares of the parts of the predicted time of a row."""
+    """Yield the fractions of the parts in the predicted time of a row."""
     for name in ALL_PARTS_OF_TIME:
         yield float(values[name][row] / values["total_time"][row])
 
 
 def _memory(result: Result) -> dict[int, dict[str, float]]:
-    """Return measured and predicted bytes of a processor by number of the line."""
+    """Return measured and predicted bytes of a processor, by line number."""
     found: dict[int, dict[str, float]] = {}
     for one in result.own.comparisons:
         if one.quantity.is_memory:

@@ -1,4 +1,4 @@
-"""Scores: errors of many rows in a few numbers, and the quality of a predicted order."""
+"""Scores: summaries of the errors of many rows, and the quality of a predicted order."""
 
 from collections.abc import Hashable, Sequence
 
@@ -9,11 +9,11 @@ from calculon.base.units import Array
 
 
 def relative_errors(measured: Array, estimated: Array) -> Array:
-    r"""Return the error of each estimate in percent of what was measured.
+    r"""Return the error of each estimate in percent of the measured value.
 
     .. math:: e = 100 \, (A / P - 1)
 
-    Negative is an estimate below the measurement: a model that is too fast, or that needs too little memory.
+    Errors are negative if the estimate is below the measurement: predicted too fast, or with too little memory.
 
     >>> relative_errors(np.array([10.0, 4.0]), np.array([9.0, 5.0]))
     array([-10.,  25.])
@@ -24,12 +24,12 @@ def relative_errors(measured: Array, estimated: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Errors of some rows, in percent.
+    """Summary of errors, in percent.
 
     Attributes:
-        n: Rows compared.
-        mean, median, p90, largest: Of the absolute errors; p90 interpolates between neighbours.
-        bias: Mean of the errors with their sign: negative is too fast or too small.
+        n: Number of compared rows.
+        mean, median, p90, largest: Statistics of the absolute errors; p90 interpolates between neighbors.
+        bias: Mean of the signed errors; negative is too fast or too small.
     """
 
     n: int
@@ -41,7 +41,7 @@ class Score:
 
     @classmethod
     def of(cls, errors: Array) -> "Score":
-        """Summarize the errors of at least one row."""
+        """Return the summary of the errors of at least one row."""
         size = np.abs(errors)
         return cls(
             n=len(errors),
@@ -74,7 +74,7 @@ def kendall_tau(first: Array, second: Array) -> float:
 
 
 def regret(measured: Array, estimated: Array) -> float:
-    """Return the cost of choosing the row with the lowest estimate over the best row, in percent.
+    """Return the cost of choosing the row with the lowest estimate instead of the best row, in percent.
 
     >>> regret(np.array([1.0, 1.2]), np.array([3.0, 2.0]))
     19.999999999999996
@@ -84,11 +84,11 @@ def regret(measured: Array, estimated: Array) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """How well the order within sweeps is predicted.
+    """Accuracy of the predicted order within sweeps.
 
     Attributes:
-        sweeps: Groups of at least :data:`SMALLEST_SWEEP` rows that differ only in how they are run.
-        tau: Mean of Kendall's tau over the sweeps; 0 for one whose estimates are all alike, which tell no order.
+        sweeps: Number of groups of at least :data:`SMALLEST_SWEEP` rows that differ only in their execution.
+        tau: Mean of Kendall's tau over the sweeps; 0 for sweeps with equal estimates, which state no order.
         regret, worst_regret: Mean and largest cost of the plan with the lowest estimate over the best one, in percent.
     """
 
@@ -99,7 +99,7 @@ class Rank:
 
     @classmethod
     def of(cls, groups: Sequence[Hashable], measured: Array, estimated: Array) -> "Rank | None":
-        """Rank rows within their groups; nothing when no group is large enough."""
+        """Return the accuracy within groups; None when no group is large enough."""
         members: dict[Hashable, list[int]] = {}
         for row, group in enumerate(groups):
             members.setdefault(group, []).append(row)
@@ -115,4 +115,4 @@ class Rank:
 
 
 SMALLEST_SWEEP = 3
-"""Rows that a sweep needs for an order worth the name."""
+"""Smallest number of rows for which an order is meaningful."""

@@ -1,4 +1,4 @@
-"""Estimates of measured rows of served models: each row is a model, a deployment, a system and a workload."""
+"""Predictions of measured serving rows: each row is a model, a deployment, a system and a workload."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -26,16 +26,16 @@ from calculon.validate.study_rows import Row, values, with_derived
 R = TypeVar("R", Deployment, Workload)
 
 OF_CLASSES = ("concurrency", "max_concurrency")
-"""Figures that every row has, by which its load is classified."""
+"""Figures of every row that classify its load."""
 
 
 def predict_served(
     library: Library, study: Study, rows: Sequence[Row], names: Iterable[str], edition: str
 ) -> Prediction:
-    """Estimate the rows of a study of deployments; arguments and errors as of ``predict``.
+    """Predict the rows of a study of deployments; arguments and errors as of ``predict``.
 
-    Rows that cannot run by the model have no figures, and a reason. Equal rows are estimated once, and those that
-    differ in sizes of their deployments alone together.
+    Rows that cannot run according to the model have no figures, but a reason. Equal rows are evaluated once, and rows
+    that differ only in the sizes of their deployments are evaluated together.
     """
     wanted = list(dict.fromkeys((*names, *OF_CLASSES)))
     found = {name: np.full(len(rows), np.nan) for name in wanted}
@@ -68,7 +68,7 @@ def _answers(
     deployments: Sequence[Deployment],
     names: Iterable[str],
 ) -> list[tuple[Mapping[str, float], str]]:
-    """Return figures of deployments as :func:`serve` has them, or none of them and why one cannot run."""
+    """Return the figures of deployments as in :func:`serve`, or a reason for deployments that cannot run."""
     check_served(model)
     check_length(model, workload)
     for one in deployments:
@@ -86,7 +86,7 @@ def _answers(
 
 
 def _refusal(model: Model, deployment: Deployment, system: System, workload: Workload) -> str:
-    """Return why a deployment cannot run, which has no room for a sequence."""
+    """Return the reason why a deployment cannot run, which lacks memory for a sequence."""
     try:
         serve(model, deployment, system, workload)
     except Infeasible as error:
@@ -95,10 +95,10 @@ def _refusal(model: Model, deployment: Deployment, system: System, workload: Wor
 
 
 def _records(study: Study, form: Fields, rows: Sequence[Row], read: Callable[[Any], R]) -> list[R]:
-    """Return the record of each row, from its fields or by its name; fields of blank cells have their defaults.
+    """Return the record of each row, from its fields or by its name; blank cells give defaults.
 
     Raises:
-        SpecError: Of the row, for everything wrong with its record.
+        SpecError: With the row, for any invalid record.
     """
     kind = form.record.__name__.lower()
     columns: dict[str, Sequence[Any]] = {}
@@ -119,5 +119,5 @@ def _records(study: Study, form: Fields, rows: Sequence[Row], read: Callable[[An
 
 
 def _whole(value: Any) -> Any:
-    """Return a whole number as one, which an expression may give as a fraction."""
+    """Return an integral float as an integer, because expressions may compute floats."""
     return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -1,4 +1,4 @@
-"""Published rows of served models with their classes, and how many of them ranges hold."""
+"""Published rows of served models with their classes, and the coverage of their prediction ranges."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,22 +28,22 @@ WORDS = {
     "TensorRT": "tensorrt-llm",
     "llama.cpp": "llama.cpp",
 }
-"""Engines by a word in their names; rows of others, of services and of libraries, are not counted."""
+"""Engines by a word in their names; rows of other engines, of services and of libraries are not counted."""
 
 BEFORE_2024 = ("TensorRT-LLM 0.5", "TensorRT-LLM 0.6", "TensorRT-LLM 0.7", "vLLM 2023")
-"""First words of the names of earlier releases; TensorRT-LLM 0.8 is of February 2024."""
+"""Prefixes of the names of earlier releases; TensorRT-LLM 0.8 is from February 2024."""
 
 _ESTIMATES = {"run_output_rate": "output_rate"} | {name: name for name in FIGURES}
 
 
 def served_rows(results: Iterable[Result]) -> list[PublishedRow]:
-    """Return measured over predicted figures of served models of edition ``corrected``, engines since 2024 alone."""
+    """Return measured over predicted figures of served models under edition ``corrected``, for engines since 2024."""
     own = (one for one in results if one.edition != PUBLISHED and one.study.serves)
     return [row for result in own for row in _of_study(result)]
 
 
 def publisher(source: str) -> str:
-    """Return who published a row: its source up to the first slash, colon or at sign.
+    """Return the publisher of a row: its source up to the first slash, colon or at sign.
 
     >>> publisher("NVIDIA/TensorRT-LLM:docs/source/performance.md@ffd5af342a81")
     'NVIDIA'
@@ -81,11 +81,11 @@ class ClassScore:
     """Errors of published rows of a class.
 
     Attributes:
-        figure, kind, part: The figure, the kind of model, and the engine, generation or load; empty: all.
-        rows, sources: Published rows, and their sources.
-        median, absolute: Medians of the errors in percent of the measured value, with their sign and without.
-        coverage, below, above: Percentage of the measured values inside the range that all other sources give, below
-            it and above it; sources count alike. None with too few sources.
+        figure, kind, part: Figure, kind of model, and engine, generation or load; empty for all.
+        rows, sources: Numbers of published rows and of their sources.
+        median, absolute: Medians of the signed and of the absolute errors, in percent of the measured value.
+        coverage, below, above: Percentage of the measured values inside, below and above the range from all other
+            sources, with equal weights of sources. None with too few sources.
     """
 
     figure: str
@@ -101,9 +101,9 @@ class ClassScore:
 
 
 def class_scores(results: Sequence[Result]) -> list[ClassScore]:
-    """Return errors of rows by figure and kind of model, and in these by engine, generation and load.
+    """Return errors of rows by figure and kind of model, and within these by engine, generation and load.
 
-    Ranges rest on rows of the catalog, too, of studies that are not among the results.
+    Ranges also use rows of the catalog from studies that are not among the results.
     """
     own = served_rows(results)
     names = {one.study.name for one in results}
@@ -132,13 +132,13 @@ _PARTS: tuple[Callable[[PublishedRow], str], ...] = (
 
 
 def _place(name: str) -> tuple[int, str]:
-    """Return the place of a part among its like: loads ascend, all else is in the order of the alphabet."""
+    """Return the sort key of a part: loads are ascending, other parts are alphabetical."""
     loads = list(LOADS)
     return (loads.index(name) if name in loads else 0, name)
 
 
 def _sides(own: Sequence[PublishedRow], others: Sequence[PublishedRow]) -> list[float]:
-    """Return -1 for rows below the range that all other sources give, 1 above, 0 inside; NaN without a range."""
+    """Return -1 for rows below the range from all other sources, 1 above, 0 inside; NaN without a range."""
     together = evidence((*own, *others))
     without = {
         (key, source): together[key].without(source)

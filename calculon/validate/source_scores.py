@@ -1,7 +1,7 @@
-"""Errors of whole training steps by class, and by class and source, with the coverage of their intervals.
+"""Errors of whole training steps by class, and by class and source, with the coverage of their prediction intervals.
 
-A source is the outermost folder of a study. In it each study has the same weight, and each row of a study; over sources
-each source has the same weight. So no figure follows from how many rows somebody happened to publish.
+A source is the outermost folder of a study. The studies of a source have equal weights, and so have the rows of a
+study and the sources of a class. So no figure depends on the number of rows that a source happened to publish.
 """
 
 from collections.abc import Hashable, Iterable, Sequence
@@ -22,15 +22,15 @@ from calculon.validate.study_rows import part_names
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A measured whole training step among those that are scored.
+    """Measured whole training step that is scored.
 
     Attributes:
-        run: The measured and the predicted time, and the execution.
-        run_class: Its class.
-        part: The part of its study, if the study declares parts.
-        sweep: Equal for steps that are ranked against each other; None for a step of no sweep.
-        side: -1 if the measured time is below the interval that all other sources give, 0 inside, 1 above; None if
-            the other sources are too few for an interval.
+        run: Measured and predicted time, and the execution.
+        run_class: Class of the step.
+        part: Part of its study, if the study declares parts.
+        sweep: Equal for steps that are ranked against each other; None outside of sweeps.
+        side: -1 if the measured time is below the interval from all other sources, 0 inside, 1 above; None if there are
+            too few other sources.
     """
 
     run: Run
@@ -51,19 +51,19 @@ class StepScore:
 
     Attributes:
         run_class: The class.
-        name: The study, or the source if several studies of it are in the class, and the part of the study; empty for
-            a whole class.
-        fitted: Fields of executions that were fitted with some of its rows in sight.
-        sources, rows: Their number.
-        parameters: The smallest and the largest model.
+        name: Study, or source if several of its studies are in the class, and part of the study; empty for the complete
+            class.
+        fitted: Fields of executions that were fitted to some of the rows.
+        sources, rows: Numbers of sources and rows.
+        parameters: Sizes of the smallest and the largest model.
         processors: Names of the processors.
-        median, absolute: Weighted median of the errors with their sign, and of their absolute values.
-        coverage: Percentage of the measured times inside the intervals that all other sources give; None if these
-            are too few.
-        below, above: Percentage of the measured times below and above these intervals.
-        sweeps: Sets of plans of one model that were measured alike.
+        median, absolute: Weighted medians of the signed and of the absolute errors.
+        coverage: Percentage of the measured times inside the intervals from all other sources; None if there are too
+            few.
+        below, above: Percentages of the measured times below and above these intervals.
+        sweeps: Number of sets of plans of one model under equal conditions.
         tau, regret: Mean of Kendall's tau over the sweeps, and mean cost of the plan with the lowest prediction over
-            the fastest plan in percent; of a class the mean over its sources. None without a sweep.
+            the fastest plan in percent; for a class, means over its sources. None without a sweep.
     """
 
     run_class: RunClass
@@ -84,9 +84,9 @@ class StepScore:
 
 
 def scored_steps(results: Sequence[Result]) -> list[Step]:
-    """Return the whole steps of results of one edition, in the order of the results; none in the published edition.
+    """Return the whole steps of results of one edition in the order of the results; none for the published edition.
 
-    Intervals rest on the steps of all other sources, and on the runs of the catalog of sources that are not among the
+    Intervals use the steps of all other sources, and the runs of the catalog from sources that are not among the
     results.
     """
     described = [step for one in results for step in _described(one)]
@@ -99,7 +99,7 @@ def scored_steps(results: Sequence[Result]) -> list[Step]:
 
 
 def _described(result: Result) -> Iterable[tuple[Run, str, Hashable | None]]:
-    """Return the steps of a study, each with its part of the study and its sweep."""
+    """Return the steps of a study with their part of the study and their sweep."""
     if result.steps is None or result.edition == PUBLISHED:
         return ()
     rows, names = result.steps.rows, result.study.sweep
@@ -108,7 +108,7 @@ def _described(result: Result) -> Iterable[tuple[Run, str, Hashable | None]]:
 
 
 def _with_others(own: Sequence[Run]) -> Runs:
-    """Return some runs, and after them the runs of the catalog of all other sources."""
+    """Return the given runs, followed by the runs of the catalog from all other sources."""
     sources = {run.source for run in own}
     if not sources:
         return Runs.of([])
@@ -123,7 +123,7 @@ def _with_others(own: Sequence[Run]) -> Runs:
 
 
 def class_scores(results: Sequence[Result]) -> list[StepScore]:
-    """Return for each class the score of all its steps and then of each of its sources; results of one edition."""
+    """Return the scores of each class and then of each of its sources; all results are for one edition."""
     members: dict[RunClass, list[Step]] = {one: [] for one in CLASSES}
     for step in scored_steps(results):
         members[step.run_class].append(step)
@@ -141,7 +141,7 @@ def _of_class(steps: Sequence[Step]) -> list[StepScore]:
 
 
 def _name(steps: Sequence[Step]) -> str:
-    """Return the name of some steps of one source: their study if it is the only one."""
+    """Return the name of steps of one source: the study if there is only one."""
     source, part = steps[0].origin
     studies = {step.run.study for step in steps}
     name = studies.pop() if len(studies) == 1 else source
@@ -149,12 +149,12 @@ def _name(steps: Sequence[Step]) -> str:
 
 
 def _scored(name: str, steps: Sequence[Step], origins: Sequence[Sequence[Step]]) -> StepScore:
-    """Return the score of some steps of one class.
+    """Return the score of steps of one class.
 
     Args:
-        name: The name of the score.
+        name: Name of the score.
         steps: The steps.
-        origins: The same steps by source and part of the study.
+        origins: The steps grouped by source and part of the study.
     """
     errors = np.array([step.run.error for step in steps])
     some = [step.run for step in steps]
@@ -186,7 +186,7 @@ def _scored(name: str, steps: Sequence[Step], origins: Sequence[Sequence[Step]])
 
 
 def weighted_median(values: Array, weights: Array) -> float:
-    """Return the middle of the values from which on, and up to which, there is half of the weight.
+    """Return the weighted median: the middle of the values that split the weight in half.
 
     >>> weighted_median(np.array([3.0, 1.0, 2.0, 9.0]), np.ones(4))
     2.5
@@ -196,7 +196,7 @@ def weighted_median(values: Array, weights: Array) -> float:
 
 
 def _rank(steps: Sequence[Step]) -> Rank | None:
-    """Return how well plans are ordered within all sweeps of some steps; a sweep may span studies."""
+    """Return the accuracy of the predicted order in all sweeps of some steps; a sweep may span studies."""
     swept = [step for step in steps if step.sweep is not None]
     if not swept:
         return None

@@ -1,4 +1,4 @@
-"""Measured rows of a study: read from CSV, and turned into fields of models and executions."""
+"""Measured rows of a study, read from CSV and converted to fields of models and executions."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -16,13 +16,13 @@ Cell = int | float | str | None
 
 @dataclass(frozen=True, slots=True)
 class Row(Line):
-    """One measured row with its name; of its cells, numbers are numbers, and None is a blank one."""
+    """Measured row with its name; numeric cells are numbers, and blank cells are None."""
 
     label: str
 
     @property
     def place(self) -> str:
-        """The position of the row in its file, and its name."""
+        """Line of the row in its file, and its name."""
         return f"line {self.number} ({self.label})"
 
 
@@ -30,7 +30,7 @@ def read_rows(study: Study) -> list[Row]:
     """Read the measured values of a study.
 
     Raises:
-        SpecError: When the file cannot be read, has no rows or ragged ones, or lacks a column that the study needs.
+        SpecError: When the file cannot be read, has no rows or ragged rows, or lacks a required column.
     """
     columns = [*study.sweep]
     columns += [c for q in study.quantities for c in (q.measured, *q.within, *q.parts_of)]
@@ -58,10 +58,10 @@ def _cell(text: str) -> Cell:
 
 
 def require(column: str, known: Iterable[str], file: str, field: str) -> None:
-    """Raise SpecError unless there is such a column."""
+    """Raise SpecError unless the column exists."""
     names = list(known)
     if column not in names:
-        hint = nearest(column, names) or "the columns are " + ", ".join(names)
+        hint = nearest(column, names) or "columns: " + ", ".join(names)
         raise SpecError(
             file,
             Problem(field, "a column of this name", repr(column), hint),
@@ -69,7 +69,7 @@ def require(column: str, known: Iterable[str], file: str, field: str) -> None:
 
 
 def with_derived(study: Study, rows: Sequence[Row]) -> list[Row]:
-    """Return the rows with the columns that a study derives, in its order."""
+    """Return the rows with the derived columns of a study, which may use each other in order."""
     found = [replace(row, cells=dict(row.cells)) for row in rows]
     for name, expression in study.derive.items():
         column = values(study, expression, found, f"derive.{name}")
@@ -82,12 +82,13 @@ def values(study: Study, expression: Expression, rows: Sequence[Row], place: str
     """Return the value of an expression in each row.
 
     Raises:
-        SpecError: When it asks for a column that is not there, or has no value in some row; names the first such row.
+        SpecError: When it uses an unknown column, or has no value in some row; names the first such row.
     """
     for name in expression.names if rows else ():
         require(name, rows[0].cells, study.file, place)
     known: dict[tuple[Cell, ...], Any] = {}
     found = []
+    # Many rows share the inputs of an expression: evaluate each combination once.
     for row in rows:
         key = tuple(row.cells[name] for name in expression.names)
         if key not in known:
@@ -100,10 +101,10 @@ def values(study: Study, expression: Expression, rows: Sequence[Row], place: str
 
 
 def part_names(study: Study, rows: Sequence[Row]) -> list[str]:
-    """Return the part of the study that each row belongs to; empty texts for a study without parts.
+    """Return the part of the study for each row; empty texts for a study without parts.
 
     Raises:
-        SpecError: For a row that belongs to no part, or to several.
+        SpecError: For a row in no part or in several parts.
     """
     if not study.parts:
         return [""] * len(rows)
@@ -135,7 +136,7 @@ def field_values(
 
 
 def _checker(field: SpecField, place: str) -> Callable[[object], Problem | None]:
-    """Return the check of a field, which remembers the values it has seen."""
+    """Return the check of a field with a cache of checked values."""
     known: dict[tuple[type, object], Problem | None] = {}
 
     def check(value: object) -> Problem | None:
@@ -148,10 +149,10 @@ def _checker(field: SpecField, place: str) -> Callable[[object], Problem | None]
 
 
 def measured_values(column: str, rows: Sequence[Row]) -> list[float]:
-    """Return the measured values of a column; not-a-number where a row has none.
+    """Return the measured values of a column; not-a-number for blank cells.
 
     Raises:
-        SpecError: When a cell holds something that is no positive number.
+        SpecError: When a cell is not a positive number.
     """
     found = []
     for row in rows:

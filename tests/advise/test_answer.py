@@ -5,14 +5,14 @@ import math
 import pytest
 
 import calculon
-from calculon.advise.answer import TOKENS, Answer, _usual, own_plan
+from calculon.advise.answer import TOKENS, Answer, _implied_fields, baseline_plan
 from calculon.advise.ask import ask
 from calculon.advise.candidate import trainings
 from calculon.advise.planning import plan
 from calculon.base.units import chance
 from calculon.declarations.statistics import FITS, RISK
 from calculon.documents.plan_page import plan_page
-from calculon.estimate.told_apart import MOST_TIED, REPEATS
+from calculon.estimate.comparison_confidence import MOST_TIED, REPEATS
 from calculon.plan.plan import all_fields
 from calculon.search.within_risk import LEAST_RISK
 from tests.documents.drawing import drawn
@@ -56,12 +56,12 @@ def test_rivals_are_the_best_of_each_split_in_the_order_of_their_times():
 def test_a_tie_is_all_within_its_ratio_and_names_the_simplest():
     tie, best = answer().tie, answer().plans[0].time
     pairs = list(zip(answer().plans, answer().orders, strict=True))
-    assert tie.plans == tuple(one for one, order in pairs if not order.told_apart)
+    assert tie.plans == tuple(one for one, order in pairs if not order.distinguishable)
     for one, order in pairs:
         longer = one.time / best - 1
         assert order.longer == pytest.approx(longer)
         least = max(math.exp(REPEATS) - 1, min(order.margin, MOST_TIED))
-        assert order.told_apart == (longer > least)
+        assert order.distinguishable == (longer > least)
     assert tie.simplest.simplicity == min(one.simplicity for one in tie.plans)
 
 
@@ -117,7 +117,7 @@ def test_a_plan_of_ones_own_is_its_estimate(tmp_path):
     file = tmp_path / "mine.json"
     file.write_text('{"tensor_par": 2, "pipeline_par": 2}')
     question = ask("llama3-8B", 64, "h100_80g_sxm", batch=512, mine=str(file))
-    assert own_plan(question).estimate.execution == wanted.execution
+    assert baseline_plan(question).estimate.execution == wanted.execution
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_a_plan_of_ones_own_is_its_estimate(tmp_path):
 )
 def test_degrees_that_are_not_said_follow(own, degrees):
     question = ask("llama3-8B", 64, "h100_80g_sxm", batch=512, mine=own)
-    fields = {**_usual(question, question.mine.fields), **question.mine.fields}
+    fields = {**_implied_fields(question, question.mine.fields), **question.mine.fields}
     execution = calculon.inputs.execution(fields, edition="corrected", preset="megatron-lm")
     found = execution.tensor_par, execution.pipeline_par, execution.data_par
     assert found == degrees

@@ -3,7 +3,7 @@
 import pytest
 
 from calculon import inputs
-from calculon.advise.answer import BEST, own_plan, space_of
+from calculon.advise.answer import BEST, baseline_plan, space_of
 from calculon.advise.ask import ask
 from calculon.advise.planning import plan
 from calculon.base.errors import Infeasible, SpecError
@@ -113,7 +113,7 @@ def test_a_precision_that_a_system_lacks_is_refused_in_the_same_word(system, dty
         (64, {"preset": "published"}, "framework"),
         (64, {"batch": 4194304}, "did you mean 4194304tok"),
         ((), {}, "1 to 100 processor counts"),
-        (65537, {}, "join 65,536 processors, 1 fewer than 65,537"),
+        (65537, {}, "connect 65,536 processors, 1 fewer than 65,537"),
     ],
 )
 def test_what_cannot_be_planned_is_told_at_once(procs, options, words):
@@ -149,7 +149,7 @@ def test_a_preset_of_a_file_is_that_of_the_plans(tmp_path):
     )
     question = ask("llama3.2-1B", 8, "h100_80g_sxm", batch=32, preset=str(own), mine="tp=2")
     assert question.preset.name == "mine"
-    assert own_plan(question).estimate.execution.ce_impl == "fused"
+    assert baseline_plan(question).estimate.execution.ce_impl == "fused"
     assert run(space_of(question, 8), Best(BEST, 1)).best.execution.ce_impl == "fused"
 
 

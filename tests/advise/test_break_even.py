@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from calculon.advise.break_even import FURTHEST, Rival, break_evens
+from calculon.advise.break_even import FURTHEST, Alternative, break_evens
 from calculon.advise.elasticities import total
 
 
@@ -25,7 +25,7 @@ def figure(**members):
 
 
 def found(law, other, *, same_machine=True, weights=(1, 1), **members):
-    own, rival = case(law), Rival(case(other), "", "", same_machine=same_machine)
+    own, rival = case(law), Alternative(case(other), "", "", same_machine=same_machine)
     weight = dict(zip(map(id, (own, rival.case)), weights, strict=True))
     return break_evens(own, rival, [figure(**members)], lambda one: weight[id(one)])
 

@@ -22,13 +22,13 @@ from calculon.declarations.statistics import OFFLOADS, RISK, within_risk
 from calculon.estimate.memory_limit import errors_of
 from calculon.plan.rules.all_rules import MEMORY_REASONS, RULES
 from calculon.search.best_first import search_space
+from calculon.search.conditions import Condition
 from calculon.search.driver import run
-from calculon.search.effect import COMMAND_LINE
 from calculon.search.objective import Objective
+from calculon.search.override_checks import COMMAND_LINE
 from calculon.search.ranking import Best
 from calculon.search.request import make_condition, make_space
 from calculon.search.search_counts import Counts
-from calculon.search.where import Condition
 from tests.store import cache
 
 CASES = {
@@ -286,7 +286,7 @@ def test_a_condition_that_nothing_meets_is_the_reason():
     counts = search_space(space, Best(Objective.parse("sample_rate"), 1, condition))
     found = infeasibility_report(space, counts, condition)
     assert found.nearest == ()
-    assert found.lines()[0].startswith("Nothing is wanted: ")
+    assert found.lines()[0].startswith("Nothing meets the condition: ")
     assert "they do not meet the condition" in found.lines()[0]
     (more,) = (one for one in found.fixes if one.kind == "processors")
     assert more.found.stats["total_time"] < 4
@@ -296,5 +296,5 @@ def test_a_condition_that_nothing_meets_is_the_reason():
 def test_a_line_says_why_nothing_was_found():
     _, counts = _searched()
     least = min(counts.nearest_miss.values())
-    assert why_none(counts) == f"tier-1 memory is too small (by {least / GIB:.1f} GiB at least)"
+    assert why_none(counts) == f"tier-1 memory is too small (by at least {least / GIB:.1f} GiB)"
     assert why_none(Counts()) == "no split of the processors divides model and batch"

@@ -7,7 +7,7 @@ import pytest
 from calculon import inputs
 from calculon.advise import near_machines
 from calculon.advise.elasticities import Case
-from calculon.advise.near_machines import best_of_each, key_of
+from calculon.advise.near_machines import best_of_each, change_key
 from calculon.advise.replanned import Replanner
 from calculon.declarations.presets import find_preset
 from calculon.hardware.figures import figures_of, with_figures
@@ -50,13 +50,13 @@ def test_the_best_of_each_is_that_of_its_own_search(monkeypatch, preset):
     for most in (near_machines.MOST_PLANS, 3):
         monkeypatch.setattr(near_machines, "MOST_PLANS", most)
         found = best_of_each(replanner._space, case.system, changes, times)
-        assert key_of({}) in found
-        assert key_of(SIZES[-1]) not in found  # a count may do either
+        assert change_key({}) in found
+        assert change_key(SIZES[-1]) not in found  # a count may do either
         assert len(found) == len(changes) - 1 or most == 3
         for change, time, alone in zip(changes, times, searched, strict=True):
-            if key_of(change) not in found:
+            if change_key(change) not in found:
                 continue
-            one = found[key_of(change)]
+            one = found[change_key(change)]
             if alone is None or (one is None and math.isfinite(time)):
                 assert alone is None or -alone[0] >= time
             else:

@@ -366,7 +366,7 @@ def test_a_price_makes_machines_equal():
         ({"of": "day"}, "did you mean 'days'"),
         ({"of": "total_time"}, "leave out the campaign"),
         ({"edition": "sc23"}, "expected corrected"),
-        ({"of": "goodput", "replan": True}, "falls with the time of a step"),
+        ({"of": "goodput", "replan": True}, "improves with a shorter step"),
         ({"of": "t_co2"}, "--carbon 400"),
         ({"of": "days", "campaign": None}, "add --tokens 15T"),
         ({"campaign": {"tokens": "1T", "fleet": {"prise": 2}}}, "fleet.prise"),

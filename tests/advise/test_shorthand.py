@@ -2,7 +2,7 @@
 
 import pytest
 
-from calculon.advise.shorthand import read_mine
+from calculon.advise.shorthand import read_baseline
 from calculon.base.errors import SpecError
 
 
@@ -21,7 +21,7 @@ from calculon.base.errors import SpecError
     ],
 )
 def test_short_words_are_fields(text, fields):
-    assert read_mine(text).fields == fields
+    assert read_baseline(text).fields == fields
 
 
 @pytest.mark.parametrize(
@@ -39,19 +39,19 @@ def test_short_words_are_fields(text, fields):
     ],
 )
 def test_words_of_a_question_are_fields_of_the_plan(text, fields):
-    assert read_mine(text).of_model(seq_size=8192).fields == fields
+    assert read_baseline(text).of_model(seq_size=8192).fields == fields
 
 
 def test_a_mapping_is_a_plan():
-    assert read_mine({"tp": 2}).fields == {"tensor_par": 2}
+    assert read_baseline({"tp": 2}).fields == {"tensor_par": 2}
 
 
 def test_anything_else_is_a_file():
-    assert read_mine("mine.json").file == "mine.json"
+    assert read_baseline("mine.json").file == "mine.json"
 
 
 def test_unknown_names_are_all_told_with_the_nearest():
     with pytest.raises(SpecError) as caught:
-        read_mine("tpp=8 pp=4 mircobatch_size=1")
+        read_baseline("tpp=8 pp=4 mircobatch_size=1")
     assert "tpp" in str(caught.value)
     assert "microbatch_size" in str(caught.value)

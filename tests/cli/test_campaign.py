@@ -43,10 +43,13 @@ ANY = ("campaign", "any", "64", "h100", "--deadline", "30d")
 
 def test_the_largest_model_takes_no_other_length_of_a_run(refuses):
     rows = [
-        ("64 h100", "deadline: expected the days that there are"),
+        ("64 h100", "deadline: expected the available days"),
         ("llama3-8B_h100x64 h100 --deadline 30d", "a number of processors, since the model is any"),
         ("64 h100 --deadline 0", "error: --deadline: expected a time above 0"),
-        ("64 h100 --deadline 9d --tokens 1T", "error: --tokens: expected a run of one model"),
+        (
+            "64 h100 --deadline 9d --tokens 1T",
+            "error: --tokens: expected a run of one particular model",
+        ),
         ("64 h100 --deadline 9d --budget-usd 1M", "error: --budget-usd: expected a run of one"),
         ("64 h100 --deadline 9d --set campaign.steps=9", "--set: steps: expected a run of one"),
     ]

@@ -111,7 +111,7 @@ def test_a_length_of_the_model_that_does_not_count_is_told(run, tmp_path, stated
     specs = LLAMA[0], "plan.json", LLAMA[2]
     done = run("llm", *specs, "-", "-f", "json", "--set", "model.seq_size=4096")
     assert done.code == 0
-    told = "plan.json: seq_length 2,048 counts, not the seq_size 4,096" in " ".join(
+    told = "plan.json: seq_length 2,048 is used, not the seq_size 4,096" in " ".join(
         done.err.split()
     )
     assert told is warned

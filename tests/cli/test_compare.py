@@ -7,7 +7,7 @@ import pytest
 
 import calculon
 from calculon.base.units import chance
-from calculon.estimate.told_apart import MOST_TIED
+from calculon.estimate.comparison_confidence import MOST_TIED
 from tests.cli.conftest import ARGUMENTS
 from tests.helpers import NAMES, csv_rows
 

@@ -49,7 +49,7 @@ def test_refuses_before_any_work(refuses):
             "--risk: expected a probability such as 10% or 0.1, found '1'. Hint: write 1%",
         ),
         ("--fix ce_impl=fused", "expected corrected, which ce_impl=fused needs"),
-        ("--edition corrected --add attn_impl=flash", "expected values beside flash"),
+        ("--edition corrected --add attn_impl=flash", "expected values other than flash"),
     ]
     refuses(("loe", *SPACE, "-", "-q"), rows)
     refuses(("loe", *SPACE, "best.parquet"), [("-l", "leave out -l")])
@@ -210,7 +210,7 @@ def test_says_what_would_do_on_the_most_processors_where_nothing_fits(run, tmp_p
     assert (result.code, Path("best.json").exists()) == (1, False)
     assert "tier-1 memory is too small" in result.out
     _, said = result.out.split("On 4 processors:\n")
-    assert said.startswith("Nearest miss: TP 4, microbatch 1")
+    assert said.startswith("Nearest to fitting: TP 4, microbatch 1")
     words = " ".join(said.split())
     for text in ("GiB of tier-1 memory per processor:", "processors with 48 GB of memory:"):
         assert text in words

@@ -83,7 +83,7 @@ def test_types_are_tried_where_they_are_asked_for(output_of):
 
 def test_limits_that_none_keeps(refuses, tmp_path):
     path = tmp_path / "none.json"
-    nearest = "none of 3 deployments keeps the limits; the nearest, 1 replica of TP 2, misses TPOT"
+    nearest = "none of 3 deployments meets the limits; the nearest, 1 replica of TP 2, misses TPOT"
     rows = [("--tpot 1ms", nearest), ("--tpot 1ms", "times the limit")]
     refuses(("sop", *ASKED[:3], path, *ASKED[4:], *FEW), rows, code=1)
     assert not path.exists()
@@ -92,7 +92,7 @@ def test_limits_that_none_keeps(refuses, tmp_path):
 def test_bad_input(refuses):
     rows = [
         ("--fix tensor_pa=2", "--fix: tensor_pa: expected a field of a deployment"),
-        ("--fix prefill.num_procs=2", "pools of their own are an option of their own: --apart"),
+        ("--fix prefill.num_procs=2", "separate prefill pools have an option: --apart"),
         ("--fix tensor_par", "FIELD=VALUE"),
         ("--add num_prox=2", "expected a field of a deployment, found 'num_prox'. Hint: see"),
         ("--add kv_dtype=int3", "--add: kv_dtype: expected one of"),

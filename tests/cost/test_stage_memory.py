@@ -168,7 +168,7 @@ def test_what_is_withheld_is_no_room_for_an_execution():
     needed = _taken()[NEEDS] / GIB
     memory = document("systems", "a100_80g_sxm")["mem1"] | {"GiB": needed}
     tight = _system() | {"mem1": memory, "ext": {"memory": USE | {"withheld_GiB": needed / 2}}}
-    with pytest.raises(calculon.Infeasible, match=r"of .* there \(.* too much\)") as error:
+    with pytest.raises(calculon.Infeasible, match=r"of .* available \(.* too much\)") as error:
         _taken(tight)
     assert error.value.available == pytest.approx(needed / 2 * GIB)
     assert not calculon.evaluate(MODEL, tight, [NEW]).feasible.any()

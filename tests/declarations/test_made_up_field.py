@@ -69,7 +69,7 @@ def test_tests_name_the_field_that_the_twin_lacks(tmp_path):
         ("        scope=LAYOUT,\n", "gate_impl has no scope"),
         ("        scope=BATCH,\n", "wire_percent has no scope"),
         ('        adds="one beside two",\n', "gate_impl"),
-        ("        samples=(5,),\n", "wire_percent has no value beside its default (samples)"),
+        ("        samples=(5,),\n", "wire_percent has no value other than its default (samples)"),
     ],
 )
 def test_a_declaration_that_is_not_complete_fails_by_name(tmp_path, left_out, words):

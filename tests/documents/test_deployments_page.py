@@ -54,7 +54,7 @@ def test_a_row_takes_a_line_and_the_settings_stay(width):
     shown = text.splitlines()[head + 1 : head + 1 + min(len(search), 40)]
     assert [line.split()[0] for line in shown] == [str(rank) for rank in range(len(shown))]
     assert max(map(len, text.splitlines())) <= width
-    assert ("user, USD/M; a wider screen has all" in text) == (width == 80)
+    assert ("user, USD/M; a wider screen shows all" in text) == (width == 80)
 
 
 def test_what_the_ranking_is_by_is_never_left_out():

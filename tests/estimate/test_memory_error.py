@@ -42,7 +42,9 @@ def test_the_probability_is_that_of_students_t():
     expected = stats.t.cdf((np.log(usable / needed) - 0.02) / 0.05, ERRORS.freedom)
     assert ERRORS.fits(needed, usable) == pytest.approx(expected, abs=5e-5)
     for level in (0.05, 0.5, 0.9, 0.99):
-        assert ERRORS.fits(np.array(1.0), ERRORS.room(level)) == pytest.approx(level, abs=1e-9)
+        assert ERRORS.fits(np.array(1.0), ERRORS.capacity_ratio(level)) == pytest.approx(
+            level, abs=1e-9
+        )
 
 
 def test_more_memory_never_makes_it_less_likely_to_fit():
@@ -106,7 +108,7 @@ def test_runs_left_out_in_turn_fit_where_they_are_said_to():
         for one in (one for one in known if one.source == source):
             split = one.zero_stage in SPLIT_WEIGHTS
             found = others.memory_errors(one.preset, splits_weights=split, experts=one.experts > 0)
-            held.append(one.measured_memory <= one.predicted_memory * found.room(LEVEL))
+            held.append(one.measured_memory <= one.predicted_memory * found.capacity_ratio(LEVEL))
     assert len(held) > 70
     assert np.mean(held) >= LEVEL
 
@@ -116,8 +118,12 @@ def test_an_execution_that_may_not_fit_is_remarked(usable):
     found = measured_memory(ERRORS, 10 * GIB, usable * GIB)
     assert found.fits == pytest.approx(ERRORS.fits(np.array(10.0), usable))
     assert found.headroom == pytest.approx(usable / 10 - 1)
-    assert found.error == pytest.approx(ERRORS.room(LEVEL) - 1)
-    assert (found.remark == "") == (found.fits >= LEVEL) == (usable / 10 >= ERRORS.room(LEVEL))
+    assert found.error == pytest.approx(ERRORS.capacity_ratio(LEVEL) - 1)
+    assert (
+        (found.remark == "")
+        == (found.fits >= LEVEL)
+        == (usable / 10 >= ERRORS.capacity_ratio(LEVEL))
+    )
     if found.remark:
         more = usable < 10
         words = f"it needs {10 - usable:.1f} GiB ({100 * (10 / usable - 1):.1f} %) more than the"

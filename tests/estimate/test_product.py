@@ -9,7 +9,7 @@ from calculon import inputs
 from calculon.base.errors import SpecError
 from calculon.base.units import GIB
 from calculon.estimate.operators import block
-from calculon.estimate.product import beside_copy, copy_time, datatype_of, matrix_product
+from calculon.estimate.product import copy_time, datatype_of, matrix_product, with_concurrent_copy
 from tests.helpers import document
 
 SYSTEMS = ("h100_80g_sxm", "a100_80g_sxm", "v100_sxm2_32g", "a100_80g_pcie")
@@ -55,7 +55,7 @@ def test_a_system_says_its_types():
 
 def test_the_lecture_hides_the_shorter_of_product_and_copy(system):
     product = matrix_product(system, 16384, 16384, 16384, datatype_of(system))
-    both = beside_copy(product, GIB)
+    both = with_concurrent_copy(product, GIB)
     assert both.copy == copy_time(system, GIB)
     link = system.mem2.bandwidth * system.mem2.efficiency.efficiencies.max()
     assert both.copy == pytest.approx(GIB / link, rel=1e-12)
@@ -73,7 +73,7 @@ def test_a_product_limited_by_memory_gives_the_copy_its_bandwidth():
     product = matrix_product(system, 1, 65536, 65536, "bfloat16")
     assert product.time == product.memory
     size = 2.0**20
-    both = beside_copy(product, size)
+    both = with_concurrent_copy(product, size)
     copied = both.share * both.copy  # seconds of tier-1 memory that the copy takes
     assert both.copy < product.time
     assert both.product == pytest.approx(product.time + copied, rel=1e-12)
@@ -86,7 +86,7 @@ def test_together_is_no_shorter_than_each_and_no_longer_than_one_after_the_other
 ):
     system = inputs.system(name)
     product = matrix_product(system, m, n, k, datatype_of(system))
-    both = beside_copy(product, size)
+    both = with_concurrent_copy(product, size)
     longer = max(product.time, both.copy)
     assert longer <= both.together * (1 + 1e-12)
     assert both.together <= (product.time + both.copy) * (1 + 1e-12)
@@ -97,6 +97,6 @@ def test_together_is_no_shorter_than_each_and_no_longer_than_one_after_the_other
 def test_a_copy_faster_than_memory_stops_the_product_until_it_ends():
     system = inputs.system({"base": "h100_80g_sxm", "mem2.GBps": 33_500})  # mem1: 3,350
     product = matrix_product(system, 1, 8192, 8192, "bfloat16")
-    both = beside_copy(product, GIB)
+    both = with_concurrent_copy(product, GIB)
     assert both.share == 1
     assert both.product == pytest.approx(both.copy + product.time, rel=1e-12)

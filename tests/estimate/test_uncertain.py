@@ -16,7 +16,7 @@ from calculon.plan.plan import Plan
 MODEL, PLAN, SYSTEM = "llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm"
 WHOLE = calculon.estimate(MODEL, PLAN, SYSTEM)
 ERRORS = errors_of(WHOLE.model, WHOLE.execution.preset, WHOLE.execution.zero_stage)
-LEAST = ERRORS.room(MAY_FIT)
+LEAST = ERRORS.capacity_ratio(MAY_FIT)
 """Usable over predicted memory with which it fits with the least probability."""
 
 

@@ -59,7 +59,7 @@ def test_experts_have_replicas_of_their_own_unless_tensor_ranks_alone_split_them
     rows = [{"num_procs": 2, **dict(zip(names, one, strict=True))} for one in splits]
     plan = Plan.from_records([CORRECTED_PLAIN | {"batch_size": 2} | row for row in rows])
     found = schedule_of(plan, inputs.model("mixtral-8x7B"), inputs.system("a100_80g"))
-    assert found.experts_apart.tolist() == [False, True, True, False]
+    assert found.separate_experts.tolist() == [False, True, True, False]
     same = [tp * dp // (ep * (etp or tp)) for tp, ep, etp, dp in splits]
     assert found.expert_data_par.tolist() == same
     assert found.reduces.tolist() == [False, True, False, True]

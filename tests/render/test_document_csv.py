@@ -4,14 +4,14 @@ import csv
 
 import pytest
 
-from calculon.render.document import Beside, Document, Facts, Grid, Section, dim, headed
-from calculon.render.plain_text import written
+from calculon.render.document import Document, Facts, Grid, Section, SideBySide, dim, headed
+from calculon.render.plain_text import document_text
 from calculon.render.text_tables import Column, Table
 
 
 def lines(document):
     """Return the lines of a document, without those of its title."""
-    return [*csv.DictReader(written(document, "csv").splitlines())]
+    return [*csv.DictReader(document_text(document, "csv").splitlines())]
 
 
 def cells(*blocks):
@@ -73,7 +73,7 @@ def test_a_remark_is_a_cell_of_the_row_before_it():
 
 def test_sections_are_named_inside_others_and_tables_counted():
     grid = Grid(("left", "right"), (("a", "1"),))
-    inner = Section("Inner", (Beside(((grid,), (grid,)), 100),))
+    inner = Section("Inner", (SideBySide(((grid,), (grid,)), 100),))
     found = lines(Document("", parts=(Section("Outer", (inner,)), Document("Next", parts=(grid,)))))
     assert [(one["section"], one["table"]) for one in found] == [
         ("Outer / Inner", "1"),
@@ -98,7 +98,7 @@ def test_pandas_reads_the_numbers():
     import io
 
     grid = headed(("left", "right"), ("", "time"), [("a", "1.5 s"), ("b", "2 s"), ("c", "-")])
-    text = written(Document("", parts=(Section("Time", (grid,)),)), "csv")
+    text = document_text(Document("", parts=(Section("Time", (grid,)),)), "csv")
     frame = pandas.read_csv(io.StringIO(text))
     wide = frame.pivot(index="name", columns="column", values="value")
     assert wide["time"].dropna().to_dict() == {"a": 1.5, "b": 2.0}

@@ -8,13 +8,13 @@ from markupsafe import Markup
 
 from calculon.render.bars import COLORS, Bar, Share
 from calculon.render.document import (
-    Beside,
     ByWidth,
     Document,
     Facts,
     Grid,
     Names,
     Section,
+    SideBySide,
     Styled,
     bold,
     dim,
@@ -107,7 +107,7 @@ def test_a_grid_is_a_table_whose_heads_are_its_header():
 
 def test_columns_of_blocks_follow_each_other_and_narrow_blocks_are_for_narrow_pages():
     left, right = (Grid(("left", "left"), ((name, number),)) for name, number in ("a1", "b2"))
-    found = checked(fragment([Beside(((left,), (right,)), 144)]))
+    found = checked(fragment([SideBySide(((left,), (right,)), 144)]))
     assert found.words == ["a", "1", "b", "2"]
     for look, said in ((NOTEBOOK, "narrow"), (REPORT, "wide")):
         assert said in fragment([ByWidth(110, ("wide",), ("narrow",))], look)

@@ -1,7 +1,7 @@
 """Texts at points do not cover anything; those that do not fit are left out."""
 
 from calculon.render.chart import Axis, Line, Notes, Rule
-from calculon.render.label_places import placed
+from calculon.render.label_places import place_labels
 from tests.cases import for_each
 
 AXIS = Axis(limits=(0.0, 10.0))
@@ -20,15 +20,17 @@ GRID = [(i / 4, j / 4) for i in range(41) for j in range(41)]
     ],
 )
 def test_a_text_is_at_the_first_free_side(point, text, others, side):
-    found = placed(Notes(x=point[:1], y=point[1:], texts=[text]), AXIS, AXIS, (2.8, 2.7), others)
+    found = place_labels(
+        Notes(x=point[:1], y=point[1:], texts=[text]), AXIS, AXIS, (2.8, 2.7), others
+    )
     assert found.side == [side]
 
 
 def test_texts_without_room_are_left_out():
     texts = ["x" * 60, "a", "b"]
     notes = Notes(x=[5.0] * 3, y=[5.0] * 3, texts=texts, color=["blue", "sky", "green"])
-    found = placed(notes, AXIS, AXIS, (2.8, 2.7), ())
+    found = place_labels(notes, AXIS, AXIS, (2.8, 2.7), ())
     assert (found.texts, found.color) == (["a", "b"], ["sky", "green"])
     assert found.side[0] != found.side[1]
     x, y = zip(*GRID, strict=True)
-    assert placed(notes, AXIS, AXIS, (2.8, 2.7), (Line(x=x, y=y),)).texts == []
+    assert place_labels(notes, AXIS, AXIS, (2.8, 2.7), (Line(x=x, y=y),)).texts == []

@@ -17,7 +17,7 @@ from calculon.render.document import (
     dim,
     headed,
 )
-from calculon.render.plain_text import written
+from calculon.render.plain_text import document_text
 from calculon.render.text_tables import Column, Table
 
 TABLE = Table(
@@ -28,7 +28,7 @@ ONE = Document("", lead=(Grid(("left", "text"), (("A", "first"),)),), parts=(SEC
 
 
 def test_a_note_after_a_table_is_no_row_of_it():
-    assert written(ONE, "text").splitlines() == [
+    assert document_text(ONE, "text").splitlines() == [
         "A  first",
         "",
         "Time: 1 s",
@@ -36,7 +36,7 @@ def test_a_note_after_a_table_is_no_row_of_it():
         "all   1 s",
         "Measured.",
     ]
-    assert written(ONE, "markdown").splitlines()[-4:] == [
+    assert document_text(ONE, "markdown").splitlines()[-4:] == [
         "| --- | ---: |",
         "| all | 1 s |",
         "",
@@ -46,9 +46,9 @@ def test_a_note_after_a_table_is_no_row_of_it():
 
 def test_every_format_has_the_title_and_the_tables():
     titled = Document("Answer", "edition corrected", parts=(ONE, ByWidth(100, (TABLE,), ())))
-    assert written(titled, "text").startswith("Answer, edition corrected\n")
-    assert written(titled, "markdown").startswith("# Answer, edition corrected\n")
-    assert "<h1>Answer</h1>" in written(titled, "html")
+    assert document_text(titled, "text").startswith("Answer, edition corrected\n")
+    assert document_text(titled, "markdown").startswith("# Answer, edition corrected\n")
+    assert "<h1>Answer</h1>" in document_text(titled, "html")
 
 
 def test_a_grid_with_titles_is_a_table_without_its_bars():
@@ -77,7 +77,7 @@ def test_parts_of_a_row_are_indented_and_remarks_are_no_rows():
 
 
 def markdown(*blocks):
-    return written(Document("", parts=blocks), "markdown")
+    return document_text(Document("", parts=blocks), "markdown")
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_markdown_acts_on_no_text(text, expected):
     assert markdown(table).splitlines() == [f"| {expected} |", "| --- |", f"| {expected} |"]
     assert markdown(Section(text, ())) == f"**{expected}**"
     assert markdown(Items((text,))) == f"- {expected}"
-    assert written(Document(text), "markdown") == f"# {expected}"
+    assert document_text(Document(text), "markdown") == f"# {expected}"
 
 
 HOSTILE = (

@@ -118,8 +118,8 @@ def test_what_a_narrow_screen_leaves_out_is_said(width, expected):
     titles, *lines = drawn_lines(PRIORITIES, width=width)
     assert [" ".join(titles.split()), " ".join(lines[0].split())] == expected
     note = " ".join(lines[1:])
-    assert note.startswith("Left out for want of room: ")
-    assert note.endswith("share of all; --format csv has all")
+    assert note.startswith("Columns hidden (too narrow): ")
+    assert note.endswith("share of all; --format csv shows all")
     assert ("size" in note) == (width < 30)
     assert drawn_lines(PRIORITIES, width=80)[-1].split()[-2:] == ["45", "%"]
 

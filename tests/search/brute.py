@@ -28,10 +28,10 @@ from calculon.plan.rules.all_rules import REASONS, RULES, check
 from calculon.plan.rules.rule import Requests
 from calculon.search.best_first import count_space
 from calculon.search.candidates import EXTENSIONS, LOOPS
+from calculon.search.conditions import Condition
 from calculon.search.driver import make_space
 from calculon.search.objective import Objective
 from calculon.search.space import Space
-from calculon.search.where import Condition
 from tests.declared import ADDED, FIXED, REPLICATING, missing, others
 from tests.strategies import divisors
 

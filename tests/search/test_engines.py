@@ -151,7 +151,9 @@ def test_an_error_of_a_task_is_raised_here(engine):
 
 def test_a_worker_of_another_version_refuses():
     asked = dataclasses.replace(SEARCHES[0], version="0.9")
-    with pytest.raises(CalculonError, match=r"a worker has calculon .*, but 0\.9 asks"):
+    with pytest.raises(
+        CalculonError, match=r"a worker has calculon .*, but the request is from 0\.9"
+    ):
         run_search(asked)
 
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from calculon.base.errors import SpecError
+from calculon.search.conditions import Condition
 from calculon.search.objective import Objective
-from calculon.search.restrict import parse
-from calculon.search.where import Condition
+from calculon.search.overrides import parse
 
 ROWS = {
     "total_time": np.array([3.0, 4.5, 60.0, 0.2]),

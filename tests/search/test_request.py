@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 import calculon
+from calculon.search.overrides import parse
 from calculon.search.request import make_space
-from calculon.search.restrict import parse
 from tests.cases import for_each
 
 SPACE = ("megatron-126M", "a100_80g", 8, 8)

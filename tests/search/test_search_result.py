@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import calculon
-from calculon.advise.candidate import tied
+from calculon.advise.candidate import tied_candidates
 
 SPACE = ("megatron-126M", "a100_80g", 8, 8)
 
@@ -82,9 +82,9 @@ def test_winners_are_ordered_against_the_fastest():
     for order, rate in zip(found.orders, rates, strict=True):
         assert order.longer == pytest.approx(rates.max() / rate - 1)
         assert order.probability >= 0.5
-    ranks = [rank for rank, _ in tied(found)]
-    assert sorted(ranks) == [i for i, one in enumerate(found.orders) if not one.told_apart]
-    keys = [one.simplicity for _, one in tied(found)]
+    ranks = [rank for rank, _ in tied_candidates(found)]
+    assert sorted(ranks) == [i for i, one in enumerate(found.orders) if not one.distinguishable]
+    keys = [one.simplicity for _, one in tied_candidates(found)]
     assert keys == sorted(keys)
     published = calculon.search("megatron-126M", "a100_80g", 8, 8, top=3)
     assert published.orders == []

@@ -76,7 +76,7 @@ def test_refuses_a_changed_head(output, journal):
     whole = journal.read_bytes()
     for i in range(0, whole.index(b"\n") - 1, 3):
         journal.write_bytes(whole[:i] + bytes([whole[i] ^ 1]) + whole[i + 1 :])
-        with pytest.raises(SpecError, match="expected a sound journal"):
+        with pytest.raises(SpecError, match="expected an intact journal"):
             opened(output)
 
 
@@ -118,7 +118,7 @@ def test_a_full_disk_costs_only_the_line_that_does_not_fit(output, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"fingerprint": "g"}, "found one of s.yaml with 3 searches, other than they are now"),
+        ({"fingerprint": "g"}, "found one of s.yaml with 3 searches, which have changed since"),
         ({"total": 4}, "found one of s.yaml with 3 searches"),
     ],
 )
@@ -152,7 +152,9 @@ def test_a_changed_source_is_another_program(tmp_path, monkeypatch):
 def test_refuses_and_keeps_another_file(output, tmp_path, content):
     foreign = tmp_path / "result.csv.journal"
     foreign.write_bytes(content)
-    with pytest.raises(SpecError, match="expected a sound journal of a study, found another file"):
+    with pytest.raises(
+        SpecError, match="expected an intact journal of a study, found another file"
+    ):
         opened(output)
     assert foreign.read_bytes() == content
 
@@ -173,5 +175,5 @@ def test_restart_forgets(output, journal):
 
 def test_only_one_process_at_a_time(output):
     pytest.importorskip("fcntl")
-    with opened(output), pytest.raises(SpecError, match="another process that is at work on it"):
+    with opened(output), pytest.raises(SpecError, match="another process that writes to it"):
         opened(output)

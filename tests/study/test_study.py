@@ -201,7 +201,7 @@ PROBLEMS = [
     ),
     (
         {"systems": [dict.fromkeys(("mem1.GiB", "mem2.GiB", "x"), NUMBERS) | {"system": "s"}]},
-        "systems[0]: expected lists of at most 100,000 combinations ... found 8,000,000,000 of them",
+        "systems[0]: expected lists of at most 100,000 combinations ... found 8,000,000,000 combinations",
     ),
     (
         {"num_procs": {"largest": 2e9, "at_most": 2e9}},
@@ -265,7 +265,7 @@ PROBLEMS = [
     ),
     ({"quantities": {"a": "b", "b": "a"}}, "expected a formula that does not need itself ... a -> b -> a"),
     ({"quantities": {"a": "__import__('os')"}}, "quantities.a: expected an expression of names ... __import__('os')"),
-    ({"quantities": {"sample_rate": 3}}, "quantities.sample_rate: expected a name of your own"),
+    ({"quantities": {"sample_rate": 3}}, "quantities.sample_rate: expected a name that is not taken"),
     ({"quantities": {"a": float("nan")}}, "quantities.a: expected a number"),
     (
         {"vary": {"kind": ["x"]}, "quantities": {"a": "kind + 1"}},

@@ -89,7 +89,7 @@ STUDY_PROBLEMS = {
         _set(choices={"coll_algo, attn_impl": "rings"}), "chosen.coll_algo", "found nothing"),
     "a choice that does not run": (
         _set(choices={"attn_impl": "flash"}, chosen={"attn_impl": "flash"}),
-        "chosen.attn_impl", "expected eager, the value that line 2 (a) runs with, found flash"),
+        "chosen.attn_impl", "expected eager, the value with which line 2 (a) runs, found flash"),
     "choices by name": (_set(chosen="flash.json"), "chosen", "an object"),
     "an impossible choice": (_set(chosen={"tensor_par": 0}), "chosen.tensor_par", "at least 1"),
     "an alternative without reason": (

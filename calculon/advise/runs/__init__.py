@@ -1,1 +1,1 @@
-"""Whole runs of plans: their parts, what they depend on, other sizes, and the cheapest fleet that is done in time."""
+"""Whole training runs of plans: parts, goodput, sensitivities, other sizes, and the cheapest fleet in time."""

@@ -1,4 +1,4 @@
-"""The answer to "which machine, how many processors": whole runs of the best plan of each count, beside limits."""
+"""Comparison of fleets ("which machine, how many processors"): whole runs of the best plans, with their limits."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -9,9 +9,9 @@ import numpy as np
 
 from calculon.advise.answer import Answer, answer, fastest_plan, space_of
 from calculon.advise.ask import Question
-from calculon.advise.candidate import COLUMNS, Candidate, told_price
+from calculon.advise.candidate import COLUMNS, Candidate, price_as_dict
 from calculon.advise.runs.run_details import carbon_details
-from calculon.base.display import Tabular, columns_of, drawn
+from calculon.base.display import Tabular, columns_of, draw_result
 from calculon.base.errors import Problem, SpecError, nearest
 from calculon.base.frozen import dataclass
 from calculon.base.records import columns, only_values
@@ -42,18 +42,18 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure as InteractiveFigure
 
 OBJECTIVES = ("usd", "days", "days_p90", "processor_hours", "mwh", "t_co2")
-"""Figures of whole runs that fleets are compared by; less of each is better.
+"""Figures of whole runs by which fleets are compared; smaller is better for all of them.
 
-On one count of one machine all plans have the same bytes in a checkpoint, the same failures, the same price. So days,
-and what is paid for them, rise with the time of a step: the fastest plan of a count is its best in ``usd``, ``days``,
-``days_p90`` and ``processor_hours`` (but for intervals between checkpoints, which are whole steps, and for electricity
-in the price of processors that one owns). Energy rises less than time, as waiting draws less than work: by ``mwh`` and
-``t_co2`` the fastest plans of all counts are compared.
+On a given count of a given machine, all plans have the same checkpoint size, the same failures and the same price.
+Therefore, days and cost rise with the time of a step: the fastest plan on a count is its best in ``usd``, ``days``,
+``days_p90`` and ``processor_hours`` (except for rounding of checkpoint intervals to whole steps, and for electricity
+included in the price of owned processors). Energy rises less than time, because waiting draws less power than work:
+``mwh`` and ``t_co2`` compare the fastest plans of all counts.
 """
 
 DEADLINE = "deadline"
 
-TOLD = (
+REPORTED = (
     "days",
     "days_p10",
     "days_p50",
@@ -66,21 +66,21 @@ TOLD = (
     "t_co2",
     "spare_nodes",
 )
-"""Figures of a run that every row tells."""
+"""Figures of a run that every row reports."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """The fastest plan on so many processors of a machine, and the whole run of it.
+    """Fastest plan on a number of processors of a machine, and its whole run.
 
     Attributes:
-        question: The machine, and what is trained.
-        num_procs: Processors.
-        plan: The plan; None where none fits.
-        whole: Its run.
-        campaign: What the run was asked to be.
-        reason: Why no plan fits.
-        memory: The risk of running out of memory, where no plan of the count has one that is acceptable; else empty.
+        question: Machine, and the model to train.
+        num_procs: Number of processors.
+        plan: Fastest plan; None if none fits.
+        whole: Whole run of the plan.
+        campaign: Requested run.
+        reason: Reason why no plan fits.
+        memory: Risk of running out of memory, if no plan on this count has an acceptable risk; else empty.
     """
 
     question: Question
@@ -93,19 +93,19 @@ class Point:
 
     @property
     def system(self) -> System:
-        """The machine."""
+        """Machine."""
         return self.question.system
 
     @cached_property
     def figures(self) -> Mapping[str, float | None]:
-        """The figures of the run by name; None of what is not known, such as the price, and of a count without plan."""
+        """Figures of the run by name; None for unknown ones, such as the price, and if no plan fits."""
         if self.whole is None:
             return dict.fromkeys((one.name for one in columns(CampaignFigures)), None)
         return only_values(self.whole.figures())
 
     @cached_property
     def days_between(self) -> tuple[float, float] | None:
-        """Where measured runs put the days: as the interval of a step."""
+        """Prediction interval of the days, scaled from the interval of a step."""
         days = self.figures["days"]
         if self.plan is None or days is None:
             return None
@@ -116,9 +116,10 @@ class Point:
 
     @cached_property
     def limits(self) -> tuple[Limit, ...]:
-        """The limits that can be checked: a budget needs a price, or a power."""
+        """Limits that can be checked: a budget needs a price or a power."""
         if self.plan is None:
             return ()
+        # Limits on unknown figures are removed before the check and reported as unchecked.
         unknown: dict[str, Any] = {
             name: None for name, one in LIMITED.items() if self.figures[one] is None
         }
@@ -126,12 +127,12 @@ class Point:
 
     @property
     def answer(self) -> Answer:
-        """The whole answer to the question of its plan: rivals, memory, half and twice the processors."""
+        """Complete answer for its plan: alternatives, memory, half and twice the processors."""
         return answer(replace(self.question, num_procs=(self.num_procs,)))
 
     @property
     def unchecked(self) -> tuple[str, ...]:
-        """Limits of figures that are not known."""
+        """Limits on figures that are unknown."""
         return tuple(
             name
             for name, one in LIMITED.items()
@@ -140,17 +141,17 @@ class Point:
 
     @property
     def meets(self) -> bool:
-        """Whether it keeps all limits."""
+        """True if it meets all limits."""
         return self.plan is not None and all(map(self.keeps, LIMITED))
 
     def keeps(self, name: str) -> bool:
-        """Tell whether it keeps a limit, or whether there is none of this name."""
+        """Return True if it meets a limit, or if there is no limit of this name."""
         missed = {one.field for one in self.limits if not one.met}
         return name not in missed and name not in self.unchecked
 
     @property
     def excess(self) -> float:
-        """By how much it misses its limits, each in parts of the limit."""
+        """Sum of the excess over its limits, each relative to the limit."""
         return sum(max(0.0, one.over / one.most) if one.most else 1.0 for one in self.limits)
 
     @property
@@ -172,18 +173,18 @@ class Point:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data."""
-        told: dict[str, Any] = {
+        """Return the point as plain data."""
+        row: dict[str, Any] = {
             "system": self.system.name,
             "num_procs": self.num_procs,
             "tokens_per_step": self.question.tokens_per_step,
         }
         if self.plan is None:
-            return told | {"reason": self.reason}
+            return row | {"reason": self.reason}
         low, high = self.days_between or (None, None)
         return (
-            told
-            | {name: self.figures[name] for name in TOLD}
+            row
+            | {name: self.figures[name] for name in REPORTED}
             | {
                 "days_low": low,
                 "days_high": high,
@@ -202,13 +203,13 @@ class FleetAnswer(Tabular):
     """Machines and numbers of processors for a run, compared.
 
     Attributes:
-        questions: One for each machine: model, framework, batch.
-        campaign: The run, with its limits.
-        objective: The figure that is to be small.
-        points: The best plan of each machine and count that was tried.
-        further: A larger count that meets the deadline, where none of those asked for does.
-        tried: Executions that were searched.
-        coarse: Whether open counts were not tried closer to the best, as each search takes long.
+        questions: One question per machine: model, framework, batch.
+        campaign: Run, with its limits.
+        objective: Figure to minimize.
+        points: Best plan on each machine and count that was tried.
+        further: Larger count that meets the deadline, if none of the requested counts does.
+        tried: Number of searched executions.
+        coarse: Whether the search near the best count was skipped, because each search takes long.
     """
 
     questions: tuple[Question, ...]
@@ -221,9 +222,10 @@ class FleetAnswer(Tabular):
 
     @cached_property
     def ranked_by(self) -> str:
-        """The figure by which points are compared: where no price is known, processor-hours stand for dollars.
+        """Figure by which points are compared; without a price, processor-hours replace dollars.
 
-        Those of several machines are not alike: without any price they are compared by days.
+        Processor-hours of different machines are not comparable: several machines without any price are compared by
+        days.
         """
         if any(one.figures[self.objective] is not None for one in self.points):
             return self.objective
@@ -233,10 +235,10 @@ class FleetAnswer(Tabular):
 
     @cached_property
     def ranked(self) -> tuple[Point, ...]:
-        """The points that have a plan: first those that meet all limits, the best first; then the nearest to them.
+        """Points with a plan: first those that meet all limits, best first; then by excess over the limits.
 
-        Points without the figure that is compared come after all others that meet the limits; those with a limit that
-        cannot be checked come last.
+        Points in which the compared figure is unknown come after all others that meet the limits; points with a limit
+        that cannot be checked come last.
         """
         return tuple(sorted((one for one in self.points if one.plan is not None), key=self._key))
 
@@ -247,18 +249,18 @@ class FleetAnswer(Tabular):
 
     @property
     def best(self) -> Point | None:
-        """The best point that meets all limits; None where none does."""
+        """Best point that meets all limits; None if none does."""
         first = self.nearest
         return first if first is not None and first.meets else None
 
     @property
     def nearest(self) -> Point | None:
-        """The best point, or where none meets the limits the one that misses them by least; None where nothing fits."""
+        """Best point, or the point that misses the limits by least; None if nothing fits."""
         return self.ranked[0] if self.ranked else None
 
     @cached_property
     def fastest(self) -> Candidate | None:
-        """The fastest plan of the nearest point whatever its risk; None if it is the plan of the point."""
+        """Fastest plan of the nearest point regardless of memory risk; None if it is the plan of the point."""
         one = self.nearest
         if one is None or one.plan is None:
             return None
@@ -266,12 +268,12 @@ class FleetAnswer(Tabular):
 
     @property
     def preset(self) -> Preset:
-        """The framework of the nearest point."""
+        """Framework of the nearest point."""
         return (self.questions[0] if self.nearest is None else self.nearest.question).preset
 
     @property
     def frameworks(self) -> str:
-        """What runs the plans, in words: one framework, or that of each machine."""
+        """Framework in words, per machine if they differ."""
         words = {one.system.name: one.preset.words for one in self.questions}
         if len({*words.values()}) == 1:
             return self.preset.words
@@ -279,35 +281,38 @@ class FleetAnswer(Tabular):
 
     @cached_property
     def frontier(self) -> tuple[Point, ...]:
-        """The points that no other beats in days and money, the fastest first.
+        """Pareto front of points by days and money, fastest first.
 
-        Money is dollars; where no price is known, processor-hours of one machine. Points without are none of them.
+        Money is dollars, or processor-hours of a single machine if no price is known. Points without this figure are
+        excluded.
         """
         money = self.money
         known = [one for one in self.ranked if money and one.figures[money] is not None]
         known.sort(key=lambda one: (_of(one, "days"), _of(one, money), one.num_procs))
         front: list[Point] = []
         for one in known:
+            # Sorted by days: a slower point is on the front only if it is cheaper than all faster
+            # ones.
             if not front or _of(one, money) < _of(front[-1], money):
                 front.append(one)
         return tuple(front)
 
     @cached_property
     def money(self) -> str:
-        """What the frontier has beside days: dollars, or processor-hours of the only machine; else nothing."""
+        """Second figure of the frontier: dollars, or processor-hours of a single machine; empty if neither applies."""
         if any(one.figures["usd"] is not None for one in self.points):
             return "usd"
         return "" if len(self.questions) > 1 else "processor_hours"
 
     @cached_property
     def batch_size(self) -> int | None:
-        """Sequences of a step on all counts; None where each has its own."""
+        """Sequences per step on all counts; None if counts differ."""
         found = {one.question.batch_size for one in self.points}
         return found.pop() if len(found) == 1 else None
 
     @property
     def assumed(self) -> dict[str, str]:
-        """What was not stated and is assumed, by the option that states it."""
+        """Defaults that were filled in, by the option that states them."""
         found = dict(self.questions[0].assumed)
         if "--batch" in found:
             each = f"{MOST_PER_PROCESSOR:,} to {TOKENS_PER_PROCESSOR:,} for each processor"
@@ -317,13 +322,13 @@ class FleetAnswer(Tabular):
 
     @property
     def uneven(self) -> tuple[int, ...]:
-        """Counts whose stated batch not all their data-parallel degrees divide: it lacks their odd factor."""
+        """Counts with an odd factor that the batch lacks, so that some data-parallel degrees do not divide it."""
         counts = {one.num_procs: one.question.batch_size for one in self.points}
         return tuple(sorted(count for count, batch in counts.items() if batch % odd_part(count)))
 
     @property
     def small(self) -> tuple[int, ...]:
-        """Counts with fewer tokens in a batch, for each processor, than a batch has that nobody stated."""
+        """Counts with fewer tokens per processor and batch than the default batch has."""
         found = {
             one.num_procs
             for one in self.points
@@ -333,26 +338,26 @@ class FleetAnswer(Tabular):
 
     @property
     def tokens(self) -> float | None:
-        """Tokens of the run: whole steps of them; None where nothing fits."""
+        """Tokens of the run, in whole steps; None if nothing fits."""
         whole = self.nearest.whole if self.nearest is not None else None
         return None if whole is None else _only(whole.tokens)
 
     @property
     def in_time(self) -> Point | None:
-        """The cheapest point that meets the deadline, whatever it costs."""
+        """Cheapest point that meets the deadline, regardless of budgets."""
         kept = [one for one in self.ranked if one.keeps(DEADLINE)]
         return min(kept, key=lambda one: self._key(one)[2:], default=None)
 
     @property
     def in_budget(self) -> Point | None:
-        """The fastest point that the budgets pay."""
+        """Fastest point within the budgets."""
         budgets = [name for name in LIMITED if name != DEADLINE]
         kept = [one for one in self.ranked if all(map(one.keeps, budgets))]
         return min(kept, key=lambda one: _of(one, "days"), default=None)
 
     @property
     def misses(self) -> str:
-        """Why nothing meets the limits, in a line, with the nearest; empty where something does."""
+        """One-line reason why nothing meets the limits, with the nearest point; empty if something does."""
         one = self.nearest
         if self.best is not None:
             return ""
@@ -364,7 +369,7 @@ class FleetAnswer(Tabular):
 
     @property
     def ways(self) -> tuple[str, ...]:
-        """What comes nearest to single limits, in words, where nothing meets all of them."""
+        """Points nearest to single limits, in words, if nothing meets all of them."""
         if self.best is not None:
             return ()
         asked = {one["field"] for one in self._limits}
@@ -381,8 +386,8 @@ class FleetAnswer(Tabular):
         if "budget_usd" in asked and self.in_budget is None and self.money == "usd":
             known = [one for one in self.ranked if one.figures["usd"] is not None]
             least = min(known, key=lambda one: _of(one, "usd"))
-            words = f"the least money, {scaled(_of(least, 'usd'), digits=2)} USD, is that of"
-            found.append(f"{words} {named(least)}: {_of(least, 'days'):,.1f} d")
+            words = f"the cheapest, {named(least)}, costs {scaled(_of(least, 'usd'), digits=2)} USD"
+            found.append(f"{words}: {_of(least, 'days'):,.1f} d")
         if self.further is not None:
             days, usd = _of(self.further, "days"), self.further.figures["usd"]
             money = "" if usd is None else f", {scaled(usd, digits=2)} USD"
@@ -391,7 +396,7 @@ class FleetAnswer(Tabular):
 
     @property
     def _limits(self) -> list[dict[str, Any]]:
-        """The limits that are asked for, each in its unit."""
+        """Requested limits, each in its unit."""
         declared = {one.name: one.declaration for one in spec_fields(Campaign)}
         found = []
         for name in LIMITED:
@@ -404,7 +409,7 @@ class FleetAnswer(Tabular):
         return found
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain data; ``plans`` are those of :attr:`ranked`, as a search writes its winners."""
+        """Return the comparison as plain data; ``plans`` are in the order of :attr:`ranked`, as search winners."""
         first, places = self.questions[0], {id(one): i for i, one in enumerate(self.points)}
         return {
             QUESTION: self._specs(first)
@@ -451,11 +456,11 @@ class FleetAnswer(Tabular):
 
     @property
     def _prices(self) -> list[dict[str, Any]]:
-        """The price of a processor-hour of each machine, and the power of a processor; None of what is not known."""
+        """Price per processor-hour on each machine, and power per processor; None if unknown."""
         found: dict[str, dict[str, Any]] = {}
         for one in self.ranked:
             quote = None if one.whole is None else one.whole.quote
-            price = None if quote is None else told_price(quote, _only(quote.usd))
+            price = None if quote is None else price_as_dict(quote, _only(quote.usd))
             row: dict[str, Any] = {"system": one.system.name} | (price or {"usd": None})
             beside = None if quote is None else price_range(one.system.name, quote.kind)
             row["range"] = None if beside is None else beside.in_words
@@ -495,15 +500,15 @@ class FleetAnswer(Tabular):
     def plot(
         self, kind: str = "budget", *, interactive: bool = False
     ) -> "Figure | InteractiveFigure":
-        """Draw days against dollars: each point a plan and a number of processors, with the limits as lines.
+        """Draw days against dollars: a point per plan and number of processors, and the limits as lines.
 
         Args:
-            interactive: As the page in a browser draws it (extra ``web``): a plotly Figure.
+            interactive: Draw it like the web page (extra ``web``): a plotly Figure.
 
         Raises:
-            SpecError: For another kind, and where the library is missing.
+            SpecError: For an unknown kind, and if the library is missing.
         """
-        return drawn(self, kind, interactive=interactive)
+        return draw_result(self, kind, interactive=interactive)
 
     def __repr__(self) -> str:
         model, best = self.questions[0].model.name, self.best
@@ -513,18 +518,15 @@ class FleetAnswer(Tabular):
 
 
 def named(one: Point) -> str:
-    """Return what a point is called.
-
-    Its processors and its machine: ``4,096 x h100_80g_sxm``.
-    """
+    """Return the name of a point: processors and machine, such as ``4,096 x h100_80g_sxm``."""
     return f"{one.num_procs:,} x {one.system.name}"
 
 
 def objective_of(text: str) -> str:
-    """Return the figure that fleets are compared by.
+    """Return the figure by which fleets are compared.
 
     Raises:
-        SpecError: For a figure that they are not compared by, and for one that is to be large.
+        SpecError: For an unsupported figure, and for one that is to be maximized.
     """
     name, _, sense = text.partition(":")
     if name not in OBJECTIVES:
@@ -536,7 +538,7 @@ def objective_of(text: str) -> str:
 
 
 def _only(column: Any) -> float:
-    """Return the only entry of a column."""
+    """Return the single entry of a column."""
     return float(np.asarray(column).item())
 
 

@@ -1,4 +1,4 @@
-"""The search behind a :class:`~calculon.advise.runs.fleet.FleetAnswer`: one of the usual kind for each count."""
+"""Search for a :class:`~calculon.advise.runs.fleet.FleetAnswer`: one search for each machine and count."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,42 +25,42 @@ from calculon.declarations.model import Model
 from calculon.declarations.usual_batch import usual_batch
 from calculon.hardware.system import System
 from calculon.inputs import Source
-from calculon.search.runs import Runs
+from calculon.search.training_runs import TrainingRuns
 
 ANY = "any"
-"""Processor counts of a question that leaves them open: those that could meet its deadline."""
+"""Value of ``num_procs`` that leaves counts open: all that could meet the deadline."""
 
 PROBE = 1024
-"""Processors from which it is told how many a deadline takes."""
+"""Number of processors from which the count for a deadline is estimated."""
 
 SLACK = 0.7
-"""Least part of these that are tried: fewer processors may be more efficient ones."""
+"""Smallest share of that count that is tried: fewer processors may be more efficient."""
 
 BEYOND = 4
-"""Multiple of the fewest that meet the deadline, or of the fastest, up to which more are tried."""
+"""Multiple of the smallest count in time (or of the fastest count) up to which more processors are tried."""
 
 WIDE = 200_000
-"""Plans of a search from which on it takes many seconds."""
+"""Number of plans from which on a search takes many seconds."""
 
 BEYOND_WIDE = 2
-"""The multiple of wide searches, which are not tried closer to the best, either."""
+"""Multiple used instead for such wide searches, which also skip counts near the best."""
 
 QUARTERS = 4
-"""Parts into which the steps beside the best count are divided, to look closer."""
+"""Number of parts into which the steps next to the best count are divided, for a closer look."""
 
 FURTHER = 4
-"""Larger counts that are tried where none of those asked for meets the deadline."""
+"""Number of larger counts tried if none of the requested ones meets the deadline."""
 
 
 @dataclass(frozen=True)
 class FleetQuestion:
-    """What to compare.
+    """Fleets to compare.
 
     Attributes:
-        questions: One for each machine, with the counts to try.
-        campaign: The run.
-        objective: The figure that is to be small.
-        open_counts: Whether counts are left open: those of `questions` are where their search begins.
+        questions: One per machine, with the counts to try.
+        campaign: Requested run.
+        objective: Figure to minimize.
+        open_counts: Whether counts are left open: `questions` then have the counts at which the search starts.
     """
 
     questions: tuple[Question, ...]
@@ -83,19 +83,18 @@ def ask_fleet(
     Args:
         num_procs: Processor counts, or :data:`ANY`.
         system: Machines; names may be joined by commas.
-        campaign: The run, of one stretch; its tokens, deadline and budgets.
+        campaign: Run without phases or ramps; its tokens, deadline and budgets.
         objective: One of :data:`~calculon.advise.runs.fleet.OBJECTIVES`.
         **words: Further arguments of :func:`~calculon.advise.planning.plan`.
 
     Raises:
-        SpecError: For anything that cannot be understood, for a run of phases or ramps, and for open counts without a
-            deadline.
-        Infeasible: For more processors than a machine joins.
+        SpecError: For malformed input, for a run with phases or ramps, and for open counts without a deadline.
+        Infeasible: For more processors than a machine connects.
     """
     figure = objective_of(objective)
     if words.pop("mine", None) is not None:
-        hint = "plan one count of one system beside it"
-        raise SpecError("plan", Problem("mine", "no plan of one's own among fleets", "one", hint))
+        hint = "compare it with a plan on one count of one system"
+        raise SpecError("plan", Problem("mine", "no baseline plan with an objective", "one", hint))
     if (tokens := words.pop("tokens", None)) is not None:
         campaign = read_campaign(campaign, {"tokens": tokens})
     opened = num_procs == ANY
@@ -105,6 +104,7 @@ def ask_fleet(
     asked: list[Question] = []
     for machine in _machines(system):
         counts = min(PROBE, most_processors(inputs.system(machine))) if opened else num_procs
+        # All machines train with the batch of the first: different batches would be different runs.
         question = ask(model, counts, machine, campaign=campaign, **words)
         asked.append(replace(question, batch_size=asked[0].batch_size) if asked else question)
     _check_known(figure, campaign, asked)
@@ -112,15 +112,17 @@ def ask_fleet(
 
 
 def _check_known(figure: str, campaign: Campaign, asked: Sequence[Question]) -> None:
-    """Refuse an objective that is known of none of the machines; for dollars others stand then.
+    """Refuse an objective that is unknown on all machines; dollars have a replacement.
 
     Raises:
-        SpecError: With what makes it known.
+        SpecError: With the inputs that make it known.
     """
     refused = []
     for one in asked:
         try:
-            Runs(campaign, one.model, one.system, one.datatype).check_known(figure, "objective")
+            TrainingRuns(campaign, one.model, one.system, one.datatype).check_known(
+                figure, "objective"
+            )
             return
         except SpecError as error:
             refused.append(error)
@@ -129,7 +131,8 @@ def _check_known(figure: str, campaign: Campaign, asked: Sequence[Question]) -> 
 
 
 def _machines(system: Any) -> list[Any]:
-    """Return the machines that are asked for: several in a list, or names joined by commas."""
+    """Return the requested machines: a list, or names joined by commas."""
+    # The name of an existing file may contain a comma.
     if isinstance(system, str) and "," in system and not Path(system).exists():
         names = [name.strip() for name in system.split(",") if name.strip()]
         return list(dict.fromkeys(names)) or [system]
@@ -138,7 +141,7 @@ def _machines(system: Any) -> list[Any]:
 
 
 def fleet_answer(asked: FleetQuestion) -> FleetAnswer:
-    """Answer a question about fleets: one search for each machine and count.
+    """Compare fleets: one search for each machine and count.
 
     Raises:
         SpecError: For a run without tokens.
@@ -159,7 +162,7 @@ def fleet_answer(asked: FleetQuestion) -> FleetAnswer:
 
 
 class Machine:
-    """The searches of one machine.
+    """Searches on one machine.
 
     Args:
         question: The machine, model, framework and batch.
@@ -173,12 +176,12 @@ class Machine:
 
     @property
     def most(self) -> int:
-        """Processors that its networks join."""
+        """Number of processors that its networks connect."""
         return most_processors(self.question.system)
 
     @cached_property
     def node(self) -> int:
-        """Processors that are added at a time."""
+        """Number of processors that are added at a time."""
         return processors_of_node(self.question.system)
 
     def point(self, num_procs: int) -> Point:
@@ -188,9 +191,9 @@ class Machine:
         return self._points[num_procs]
 
     def asked(self, num_procs: int) -> Question:
-        """Return the question of one count: a batch that nobody stated is the usual one of this count.
+        """Return the question for one count; a default batch depends on the count.
 
-        A run that is so many steps long has one batch, as it would not be the same run with another.
+        A run with a stated number of steps has the same batch on all counts: another batch would change the run.
         """
         q = self.question
         if "--batch" not in q.assumed or self.campaign.steps is not None:
@@ -210,7 +213,7 @@ class Machine:
 
     @cached_property
     def needed(self) -> float:
-        """Processors that the deadline takes at the efficiency of the first count on which something fits; or none."""
+        """Processors needed for the deadline at the efficiency of the first count that fits; infinite if none does."""
         deadline, count = (self.campaign.deadline or 0.0) / DAY, self.question.num_procs[0]
         while count <= self.most:
             days = self.point(count).figures["days"]
@@ -221,14 +224,14 @@ class Machine:
 
     @property
     def wide(self) -> bool:
-        """Whether a search has so many plans that it takes long, as of mixtures of experts."""
+        """True if a search has so many plans that it takes long, as for mixtures of experts."""
         return self.tried > WIDE * max(1, len(self._points))
 
     def ladder(self, objective: str) -> list[Point]:
-        """Return points of halves and doubles that could meet the deadline, and some beside the best of them.
+        """Return points at halves and doubles that could meet the deadline, and some near the best of them.
 
-        They end at a multiple of the first that meets it; where none does, of the fastest. They are fewer of models
-        whose searches are wide.
+        They end at a multiple of the first count that meets the deadline, or else of the fastest count. Models with
+        wide searches get fewer points.
         """
         most = self.most
         steps = list(halves_and_doubles(self.node, min(SLACK * self.needed, most / BEYOND), most))
@@ -246,7 +249,7 @@ class Machine:
         if best is None or self.wide:
             return points
         places = [one.num_procs for one in points]
-        between = beside(places, best.num_procs, self.node)
+        between = counts_near(places, best.num_procs, self.node)
         return sorted((*points, *map(self.point, between)), key=lambda one: one.num_procs)
 
 
@@ -254,7 +257,7 @@ def run_of(plan: Candidate, question: Question, campaign: Campaign) -> WholeRun:
     """Return the whole run of a plan.
 
     Raises:
-        SpecError: Where the campaign does not say how long it is.
+        SpecError: If the campaign does not state its length.
     """
     parameters = float(active_count(question.model))
     tokens = tokens_of_run(campaign, parameters, question.tokens_per_step)
@@ -263,7 +266,7 @@ def run_of(plan: Candidate, question: Question, campaign: Campaign) -> WholeRun:
 
 
 def halves_and_doubles(node: int, least: float, most: int) -> Iterator[int]:
-    """Yield multiples of a node that are powers of two of it, and those times 1.5, in order.
+    """Yield a node times powers of two, and 1.5 times these, in ascending order.
 
     >>> list(halves_and_doubles(8, 100, 512))
     [128, 192, 256, 384, 512]
@@ -276,10 +279,10 @@ def halves_and_doubles(node: int, least: float, most: int) -> Iterator[int]:
         size *= 2
 
 
-def beside(counts: Sequence[int], best: int, node: int) -> list[int]:
-    """Return multiples of a node between the best of some counts and its neighbours: quarters of each step.
+def counts_near(counts: Sequence[int], best: int, node: int) -> list[int]:
+    """Return multiples of a node between the best count and its neighbors: quarters of each step.
 
-    >>> beside([1024, 1536, 2048], 1536, 8)
+    >>> counts_near([1024, 1536, 2048], 1536, 8)
     [1152, 1280, 1408, 1664, 1792, 1920]
     """
     found = []
@@ -291,12 +294,14 @@ def beside(counts: Sequence[int], best: int, node: int) -> list[int]:
 
 
 def _further(machines: Iterable[Machine], answer: FleetAnswer) -> Point | None:
-    """Return a larger count of the machine that is nearest to its deadline, which meets it."""
+    """Return a larger count, on the machine nearest to its deadline, that meets it."""
     nearest = min(answer.ranked, key=lambda one: one.figures["days"] or math.inf)
     machine = next(one for one in machines if one.question.system is nearest.system)
     days, deadline = nearest.figures["days"] or 0.0, (machine.campaign.deadline or 0.0) / DAY
     if not deadline:
         return None
+    # Perfect scaling: no smaller count meets the deadline. The cap keeps a tiny deadline from
+    # overflowing.
     least = nearest.num_procs * min(days / deadline, 1e9)
     steps = halves_and_doubles(machine.node, max(least, nearest.num_procs + 1), machine.most)
     for count in islice(steps, FURTHER):

@@ -1,4 +1,4 @@
-"""Goodput over the number of processors: the same plan with more replicas, for several times between failures."""
+"""Goodput over the number of processors: the same plan with more replicas, for several failure rates."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,16 +21,16 @@ from calculon.declarations.result_records import QUESTION
 from calculon.declarations.spellings import processor_counts
 
 MULTIPLES = (0.5, 1.0, 2.0)
-"""Times between failures that are compared where none are asked for, as multiples of that of the campaign."""
+"""Default times between failures, as multiples of the time of the campaign."""
 
 SIZES = (1 / 16, 8.0)
-"""Least and most processors where none are asked for, as multiples of those of the plan."""
+"""Default smallest and largest number of processors, as multiples of the plan's."""
 
 _PROJECTED = "projected"
-"""What a note begins with on hours that a source computed of those of a node."""
+"""Prefix of notes on times that a source derived from the failure rate of a node."""
 
 LARGEST_MEASURED = 16_384
-"""Processors of the largest job whose interruptions are published. Source: arXiv:2407.21783, table 5."""
+"""Processors of the largest job with published interruptions. Source: arXiv:2407.21783, table 5."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,8 @@ class GoodputCurve:
     """Runs of all sizes with the same time between failures of a processor.
 
     Attributes:
-        mtbf_processor: That time, in hours.
-        whole: The runs; the last axis is the size.
+        mtbf_processor: Mean time between failures in hours.
+        whole: Runs; the last axis is the size.
     """
 
     mtbf_processor: float
@@ -47,37 +47,38 @@ class GoodputCurve:
 
     @property
     def storage_limits(self) -> Array:
-        """Whether the storage takes checkpoints less often than they are wanted; bool, shape (sizes,)."""
+        """True where storage bandwidth forces longer checkpoint intervals; bool, shape (sizes,)."""
         checkpoints = self.whole.campaign.checkpoints
         wanted = self.whole.best_interval if checkpoints.interval is None else checkpoints.interval
+        # An interval in steps is used as stated, even if the storage cannot keep up.
         if checkpoints.interval_steps is not None:
             return np.zeros(self.whole.wall.shape, bool)
         return np.asarray(self.whole.saves.least_interval > wanted)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data: a list for each figure, with an entry for each size."""
+        """Return the curve as plain data: a list for each figure, with an entry for each size."""
         names = ("goodput", "mtbf_hours", "checkpoint_interval", "checkpoint_time", "spare_nodes")
         with ignore_float_errors():  # a large job with many failures may never end
             columns = {name: getattr(self.whole, name) for name in names}
         columns["storage_limits"] = self.storage_limits
         shape = self.whole.wall.shape
-        told = {name: np.broadcast_to(one, shape).tolist() for name, one in columns.items()}
-        return {"mtbf_processor": self.mtbf_processor, **told}
+        lists = {name: np.broadcast_to(one, shape).tolist() for name, one in columns.items()}
+        return {"mtbf_processor": self.mtbf_processor, **lists}
 
 
 @dataclass(frozen=True)
 class GoodputBySize:
     """A training run on other numbers of processors.
 
-    Each has as many replicas of the plan more or fewer, and batch and tokens in proportion: as many steps that take as
-    long, and as much to save. Which sizes are whole replicas does not matter to failures. Steps only round intervals
-    between checkpoints: with batch and tokens as they were, goodput is the same but for that, while a run lasts longer
-    than some of these intervals.
+    Each size has proportionally more or fewer replicas of the plan, and batch and tokens in proportion: the number of
+    steps, their time, and the saved bytes per processor are the same. Sizes need not be whole replicas, which does not
+    matter for failures. Steps only round the intervals between checkpoints: with unchanged batch and tokens, goodput
+    would be the same except for that, as long as a run lasts longer than some of these intervals.
 
     Attributes:
-        run: The run whose plan it is.
-        num_procs: The sizes, ascending.
-        curves: The shortest time between failures first.
+        run: Run whose plan is scaled.
+        num_procs: Sizes, ascending.
+        curves: Curves, the shortest time between failures first.
     """
 
     run: TrainingRun
@@ -86,11 +87,11 @@ class GoodputBySize:
 
     @cached_property
     def own(self) -> int:
-        """Processors of the plan."""
+        """Number of processors of the plan."""
         return int(self.run.main.estimate.execution.num_procs)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data: a list for each figure, with an entry for each size."""
+        """Return the curves as plain data: a list for each figure, with an entry for each size."""
         checkpoints = self.run.campaign.checkpoints
         stated = checkpoints.interval is not None or checkpoints.interval_steps is not None
         return {
@@ -107,10 +108,10 @@ class GoodputBySize:
 
 
 def _published(one: PublishedFailures) -> dict[str, Any]:
-    """Return what a source prints of a run as plain data."""
+    """Return the published figures of a run as plain data."""
     names = ("run", "num_procs", "goodput", "goodput_is", "interval", "evidence", "source")
-    told = {name: getattr(one, name) for name in names}
-    return told | {"mtbf_hours": one.mtbf_hours, "projected": one.note.startswith(_PROJECTED)}
+    printed = {name: getattr(one, name) for name in names}
+    return printed | {"mtbf_hours": one.mtbf_hours, "projected": one.note.startswith(_PROJECTED)}
 
 
 def goodput_by_size(
@@ -121,12 +122,12 @@ def goodput_by_size(
     """Return the goodput of a run on other numbers of processors.
 
     Args:
-        procs: The sizes (``"1024:131072:x2"``); by default doublings from a sixteenth to eight times that of the plan.
-        mtbf: Hours of a processor between failures, or words (``"50000h"``); by default half, once and twice those of
-            the campaign.
+        procs: Sizes (``"1024:131072:x2"``); by default doublings from a sixteenth to eight times the plan's.
+        mtbf: Hours between failures of a processor, or words (``"50000h"``); by default half, once and twice the time
+            of the campaign.
 
     Raises:
-        SpecError: For what is no size or time, and for fewer processors than a replica of the plan has.
+        SpecError: For a malformed size or time, and for fewer processors than one replica of the plan has.
     """
     sizes = _sizes(run, procs)
     found = [_curve(run, one, np.array(sizes, float)) for one in _times(run.campaign, mtbf)]
@@ -152,7 +153,7 @@ def _sizes(run: TrainingRun, procs: int | str | Sequence[int] | None) -> tuple[i
 
 
 def _times(campaign: Campaign, mtbf: Sequence[float | str] | None) -> list[float]:
-    """Return the seconds of a processor between failures, ascending."""
+    """Return the times between failures of a processor in seconds, ascending."""
     if mtbf is None:
         return sorted({campaign.reliability.mtbf_processor * one for one in MULTIPLES})
     problems: list[Problem] = []
@@ -163,7 +164,7 @@ def _times(campaign: Campaign, mtbf: Sequence[float | str] | None) -> list[float
 
 
 def _curve(run: TrainingRun, mtbf: float, num_procs: Count) -> GoodputCurve:
-    """Return the runs of all sizes with a time between failures."""
+    """Return the runs of all sizes with a given time between failures."""
     reliability = replace(run.campaign.reliability, mtbf_processor=MeanTime(mtbf))
     factor = num_procs / run.whole.job.num_procs
     whole = replace(

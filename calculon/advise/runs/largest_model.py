@@ -1,4 +1,4 @@
-"""The largest model that a fleet trains in some days, on the compute-optimal ratio of tokens to parameters."""
+"""Largest model that a fleet trains in a given time, with the compute-optimal ratio of tokens to parameters."""
 
 import math
 import re
@@ -26,25 +26,25 @@ from calculon.inputs import Source
 from calculon.serving.serve import flat
 
 FIRST_MFU = 0.4
-"""Share of the peak with which the first model is looked for; 38 to 43 % of Llama 3 405B, arXiv:2407.21783, table 4."""
+"""MFU assumed for the first model; Llama 3 405B has 38 to 43 %, arXiv:2407.21783, table 4."""
 
 _SMALLER = 0.8
-"""Parameters of the next model, at most, over those of one that did not fit."""
+"""Maximum ratio of the parameters of the next model to those of a model that did not fit."""
 
 SMALLEST = 70e6
-"""Parameters of the smallest model that the laws were fitted to, arXiv:2203.15556, abstract: below it none holds."""
+"""Parameters of the smallest model in the fits of the laws, arXiv:2203.15556, abstract: they do not hold below it."""
 
 RULE = "20 tokens for each parameter"
-"""The ratio of Hoffmann et al., arXiv:2203.15556, table 3, by all three of their approaches together."""
+"""Ratio of Hoffmann et al., arXiv:2203.15556, table 3, by all three of their approaches."""
 
 
 @dataclass(frozen=True)
 class Optimum:
-    """A model and the tokens that it is trained on, by one law.
+    """Compute-optimal model and tokens according to one law.
 
     Attributes:
-        law: What says so: :data:`RULE`, or a name of :data:`~calculon.campaign.scaling_laws.LAWS`.
-        parameters, tokens: Both of them.
+        law: The law: :data:`RULE`, or a name of :data:`~calculon.campaign.scaling_laws.LAWS`.
+        parameters, tokens: Number of parameters, and number of training tokens.
     """
 
     law: str
@@ -53,11 +53,11 @@ class Optimum:
 
     @property
     def loss(self) -> dict[str, float]:
-        """The loss at the end by both laws."""
+        """Final loss according to both laws."""
         return losses(self.parameters, self.tokens)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data."""
+        """Return the optimum as plain data."""
         known = {"law": self.law, "parameters": self.parameters, "tokens": self.tokens}
         return {**known, "tokens_per_parameter": self.tokens / self.parameters, "loss": self.loss}
 
@@ -67,12 +67,12 @@ class LargestModel(Tabular):
     """The largest model that a fleet trains in some days, by each law.
 
     Attributes:
-        system: The machine.
-        num_procs: Processors.
-        days: Days that there are.
-        nearest: The model of the catalog whose parameters are nearest to the optimum, on this fleet, with its own
-            optimum of tokens: its rate is that which the fleet is taken to have.
-        too_large: Models of the catalog nearer to it that do not fit on this fleet.
+        system: Machine.
+        num_procs: Number of processors.
+        days: Available days.
+        nearest: Run, on this fleet, of the catalog model whose parameters are nearest to the optimum, with its
+            compute-optimal tokens: it sets the rate of the fleet.
+        too_large: Catalog models nearer to the optimum that do not fit on this fleet.
     """
 
     system: System
@@ -83,29 +83,29 @@ class LargestModel(Tabular):
 
     @property
     def rate(self) -> float:
-        """FLOP in a day, 6 for each parameter and token: those of :attr:`nearest` over its days, failures included."""
+        """FLOP per day at 6 per parameter and token, from :attr:`nearest`, failures included."""
         run = self.nearest
         work = FLOP_PER_PARAMETER_AND_TOKEN * _parameters(run.model) * run.tokens
         return work / float(run.figures["days"] or math.inf)
 
     @property
     def compute(self) -> float:
-        """FLOP that the fleet does in these days."""
+        """Total FLOP of the fleet in these days."""
         return self.rate * self.days
 
     def cost(self, figure: str) -> float | None:
-        """Return what these days take of a figure that grows with them, such as ``usd``; None where it is not known."""
+        """Return the amount of a figure proportional to time, such as ``usd``; None if unknown."""
         figures = self.nearest.figures
         value, takes = figures[figure], figures["days"]
         return None if value is None or not takes else value * self.days / takes
 
     @cached_property
     def optima(self) -> tuple[Optimum, ...]:
-        """Parameters and tokens that the compute is best spent on, by the usual rule and by both laws."""
+        """Compute-optimal parameters and tokens, by the usual rule and by both laws."""
         return optima(self.compute)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data."""
+        """Return the result as plain data."""
         run = self.nearest
         return {
             "system": self.system.name,
@@ -143,7 +143,7 @@ class LargestModel(Tabular):
 
 
 def optima(compute: float) -> tuple[Optimum, ...]:
-    """Return the parameters and tokens that some FLOP are best spent on, by the usual rule and by both laws.
+    """Return the compute-optimal parameters and tokens for some FLOP, by the usual rule and by both laws.
 
     >>> [f"{one.parameters:.3g}" for one in optima(5.76e23)]  # Chinchilla: 70e9 parameters
     ['6.93e+10', '3.22e+10', '7.22e+10']
@@ -166,10 +166,10 @@ def largest_model(
     preset: str | None = None,
     **options: Any,
 ) -> LargestModel:
-    """Return the largest model that a fleet trains in some days, with its tokens on the compute-optimal ratio.
+    """Return the largest model that a fleet trains in a given time, with compute-optimal tokens.
 
-    The rate of the fleet is that of a model of the catalog of about this size, planned on it, with failures and
-    checkpoints: it is looked for until the model whose rate was taken is the nearest one.
+    The rate of the fleet is taken from a catalog model of about this size, planned on the fleet, with failures and
+    checkpoints. The search repeats until the model whose rate was used is the nearest one.
 
     Args:
         num_procs: Processors; ``"1k"`` is 1,024.
@@ -179,9 +179,9 @@ def largest_model(
         preset, **options: As in :func:`calculon.campaign`, without :data:`OF_A_RUN`.
 
     Raises:
-        SpecError: For a malformed request, such as one without days, or an option of how long a run is.
-        Infeasible: When no model of the catalog of such a size fits on these processors, and when the days are too few
-            for a model of :data:`SMALLEST` parameters.
+        SpecError: For a malformed request, such as one without days, or an option for the length of a run.
+        Infeasible: If no catalog model of such a size fits on these processors, and if the days are too few for a model
+            of :data:`SMALLEST` parameters.
 
     Examples:
         >>> found = largest_model(256, "h100_80g_sxm", days=30)
@@ -205,35 +205,36 @@ def largest_model(
 _DATATYPE = "bfloat16"
 
 COSTS = ("usd", "mwh", "t_co2")
-"""Figures of a run that tell what its days take."""
+"""Figures of a run that are proportional to its days."""
 
 OF_A_RUN = (
     *("tokens", "loss", "steps", "phases", "batch_ramp", "seq_ramp"),
     *("budget_usd", "budget_mwh"),
 )
-"""Fields of a campaign that are those of a run of one model: the largest model has its own."""
+"""Fields of a campaign that belong to the run of one particular model: the largest model replaces them."""
 
 _NOT_OWN = (*OF_A_RUN, "deadline", "about")
 
 
 def not_asked(path: str) -> Problem | None:
-    """Return what is wrong with stating a field of a campaign, by path, beside the largest model; None if nothing.
+    """Return the problem with a campaign field, given by path, for the largest model; None if it is allowed.
 
     >>> not_asked("tokens").found, not_asked("fleet.price")
     ('the largest model', None)
     """
     if re.split(r"[.\[]", path)[0] not in OF_A_RUN:
         return None
-    hint = "the deadline says how long the run is, and its answer what it costs"
-    return Problem(path, "a run of one model, to which it belongs", "the largest model", hint)
+    hint = "state the deadline; the answer has the costs"
+    return Problem(path, "a run of one particular model", "the largest model", hint)
 
 
 def _search(
     machine: System, count: int, days: float, asked: Campaign, preset: str | None
 ) -> LargestModel:
-    """Return the answer with the rate of the model that is nearest to it."""
+    """Return the answer with the rate of the catalog model nearest to it."""
     tried: dict[str, TrainingRun | None] = {}
     why: dict[str, None] = {}
+    # A first guess only: after the first planned model, its real rate replaces it.
     flops = count * days * DAY * FIRST_MFU * machine.matrix[_DATATYPE].peak
     while name := _nearest(flops, tried):
         try:
@@ -244,7 +245,7 @@ def _search(
         too_large = tuple(one for one, run in tried.items() if run is None)
         answer = LargestModel(machine, count, days, found, too_large)
         flops = answer.compute
-        if _nearest(flops, tried) in tried:  # itself, or one whose rate leads back to it
+        if _nearest(flops, tried) in tried:  # converged: this model, or one that leads back to it
             return answer
     words = f"no model of the catalog of at most this size runs on {count:,} x {machine.name}"
     several = f"; tried: {', '.join(tried)}" if len(why) > 1 else ""
@@ -252,25 +253,26 @@ def _search(
 
 
 def _check(found: LargestModel) -> None:
-    """Refuse days that are too few for any model."""
+    """Refuse a time that is too short for any model."""
     best = found.optima[0].parameters
     if best >= SMALLEST:
         return
+    # Compute grows with the square of the parameters, as tokens are proportional to them.
     need = found.days * (SMALLEST / best) ** 2
     procs = f"{found.num_procs:,} x {found.system.name}"
     raise Infeasible(
         "too_short",
-        f"in {found.days:.3g} days {procs} train a model of {best:.3g} parameters, and the laws of the best one hold "
-        f"from {SMALLEST:.3g} on: it takes {need:.3g} days at least",
+        f"in {found.days:.3g} days {procs} train a model of {best:.3g} parameters, but the scaling laws hold only "
+        f"from {SMALLEST:.3g} on: at least {need:.3g} days are needed",
     )
 
 
 def _span(days: float | str | None, asked: Campaign) -> float:
-    """Return the seconds that there are."""
+    """Return the available seconds."""
     if days is None:
         if asked.deadline is None:
             hint = "calculon campaign any 1024 h100 --deadline 60d"
-            problem = Problem("deadline", "the days that there are", "nothing", hint)
+            problem = Problem("deadline", "the available days", "nothing", hint)
             raise SpecError("campaign", problem)
         return float(asked.deadline)
     problems: list[Problem] = []
@@ -282,7 +284,7 @@ def _span(days: float | str | None, asked: Campaign) -> float:
 
 @cache
 def _catalog() -> Mapping[str, float]:
-    """Return the parameters of dense language models of the catalog by name; without a vocabulary it is no such."""
+    """Return the parameters of the dense language models of the catalog by name (they have a vocabulary)."""
     models = ((name, inputs.model(name)) for name in catalog.names("model"))
     return {name: _parameters(one) for name, one in models if one.vocab and not one.has_experts}
 
@@ -292,11 +294,12 @@ def _parameters(model: Model) -> float:
 
 
 def _nearest(flops: float, tried: Mapping[str, TrainingRun | None]) -> str:
-    """Return the model nearest to the optimum of some FLOP, smaller than all that do not fit; empty without one."""
+    """Return the model nearest to the optimum, smaller than all that do not fit; empty if there is none."""
     wanted = math.sqrt(flops / (FLOP_PER_PARAMETER_AND_TOKEN * CHINCHILLA))
     known = _catalog()
     most = min(
         (_SMALLER * known[name] for name, run in tried.items() if run is None), default=math.inf
     )
     left = [name for name, parameters in known.items() if parameters <= most]
+    # Nearest in ratio: twice as large is as far as half as large.
     return min(left, key=lambda name: abs(math.log(known[name] / wanted)), default="")

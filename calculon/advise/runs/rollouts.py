@@ -1,4 +1,4 @@
-"""The time in which a step of reinforcement learning generates what it trains on."""
+"""Generation of training data (rollouts) in a step of reinforcement learning."""
 
 from dataclasses import replace
 from typing import Any
@@ -12,20 +12,20 @@ from calculon.serving.records.read_records import read_deployment
 from calculon.serving.serve import Served, serve
 
 
-def generated(segment: RunSegment, one: Estimate) -> Served:
+def generating_deployment(segment: RunSegment, one: Estimate) -> Served:
     """Return the deployment that generates the answers of a step, all of which are there at its begin.
 
-    The processors of the run generate, and then train (one after the other, as verl and OpenRLHF place both on the same
-    processors: Sheng et al., *HybridFlow*, arXiv 2409.19256, section 5).
+    The processors of the run first generate and then train (colocated, as in verl and OpenRLHF: Sheng et al.,
+    *HybridFlow*, arXiv 2409.19256, section 5).
 
     Args:
         segment: A part of a run with a rollout.
         one: A step of it.
 
     Raises:
-        SpecError: For everything wrong with the deployment, for one of other processors, and for answers that are
-            longer than the sequences that are trained.
-        Infeasible: Where an answer does not fit.
+        SpecError: For all problems of the deployment, for another number of processors, and for responses longer than
+            the training sequences.
+        Infeasible: If a response does not fit.
     """
     asked = segment.rollout
     assert asked is not None

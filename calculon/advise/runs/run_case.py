@@ -1,14 +1,13 @@
-"""A figure of a whole run on variants of its machine and its campaign, with the plan as it is."""
+"""Figure of a whole run on variants of its machine and its campaign, with an unchanged plan."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 
 from calculon.advise.elasticities import Case, faster, sped_up
 from calculon.advise.runs.run_parts import Part
-from calculon.base.arrays import derived
+from calculon.base.arrays import cached_property
 from calculon.base.errors import Problem, SpecError
 from calculon.base.records import Column
 from calculon.base.units import Array, Seconds
@@ -26,30 +25,30 @@ from calculon.estimate.what_if import what_if
 from calculon.hardware.figures import OF_WHOLE_RUNS, Figure, figures_of, with_figures
 from calculon.hardware.system import System
 from calculon.search.objective import known_statistic
-from calculon.search.runs import MADE_KNOWN
+from calculon.search.training_runs import MADE_KNOWN
 
 _OF_JOBS = ("mem2.", "networks[", "ext.host.", *OF_WHOLE_RUNS)
-"""Beginnings of paths of figures that a run asks its machine for; of all others it knows the steps alone."""
+"""Path prefixes of machine parameters that a run uses directly; all others only affect its steps."""
 
 
 class Run(Protocol):
-    """A training run as it is asked about (:class:`~calculon.advise.runs.training_run.TrainingRun`)."""
+    """Training run that can be analyzed (:class:`~calculon.advise.runs.training_run.TrainingRun`)."""
 
     @property
     def campaign(self) -> Campaign:
-        """What was asked."""
+        """Requested run."""
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """Its steps, in their order."""
+        """Parts of the run, in order."""
 
     @property
     def main(self) -> Part:
-        """The part that takes the longest."""
+        """Longest part."""
 
     @property
     def system(self) -> System:
-        """The machine."""
+        """Machine."""
 
     @property
     def preset(self) -> Preset:
@@ -61,18 +60,18 @@ class Run(Protocol):
 
     @property
     def figures(self) -> Mapping[str, float | None]:
-        """Its figures by name."""
+        """Figures by name."""
 
     def with_plan(self, other: Estimate) -> "Run":
         """Return the same run with another plan, or on another machine."""
 
 
 class SmoothRun(WholeRun):
-    """A run whose intervals between checkpoints are no whole steps, so that its figures have derivatives."""
+    """Run with checkpoint intervals that are not rounded to whole steps, so that its figures have derivatives."""
 
-    @derived
+    @cached_property
     def checkpoint_interval(self) -> Seconds:
-        """The time of steps between checkpoints: as stated, or the best that the storage can take."""
+        """Time of steps between checkpoints: as stated, or the best that the storage allows."""
         c = self.campaign.checkpoints
         if c.interval_steps is not None:
             return c.interval_steps * self.step
@@ -84,7 +83,7 @@ def run_figure(name: str) -> Column:
     """Return a figure of whole runs by name.
 
     Raises:
-        SpecError: When there is none of this name; the hint has the nearest.
+        SpecError: If there is no figure of this name; the hint has the nearest.
     """
     found = known_statistic(name, "sensitivity", whole_runs=True)
     if name not in RUN_FIGURES:
@@ -95,21 +94,21 @@ def run_figure(name: str) -> Column:
 
 
 def check_known(run: Run, figure: Column) -> None:
-    """Refuse a figure that campaign and system leave open.
+    """Refuse a figure that is unknown for this campaign and system.
 
     Raises:
-        SpecError: With what makes it known.
+        SpecError: With the inputs that make it known.
     """
     if run.figures[figure.name] is None:
-        wanted = f"a figure that the campaign and {run.system.name} leave known"
+        wanted = f"a figure that is known for the campaign and {run.system.name}"
         problem = Problem("of", wanted, repr(figure.name), MADE_KNOWN[figure.name])
         raise SpecError("sensitivity", problem)
 
 
 class RunCase(Case):
-    """A whole run, one of whose figures is asked for on variants of its machine and its campaign.
+    """Whole run, one of whose figures is evaluated on variants of its machine and its campaign.
 
-    Every part of the run keeps its execution, and its steps.
+    Every part of the run keeps its execution and its number of steps.
 
     Args:
         run: The run.
@@ -118,7 +117,7 @@ class RunCase(Case):
 
     def __init__(self, run: Run, statistic: str):
         if any(one.rollout_time for one in run.parts):
-            hint = "leave out the rollouts, whose time on other machines is not followed"
+            hint = "leave out the rollouts, whose time on other machines is not modelled"
             found = Problem("phases", "phases without rollouts", "a phase with one", hint)
             raise SpecError(run.campaign.name, found)
         main = run.main.estimate
@@ -128,49 +127,49 @@ class RunCase(Case):
         self._last: dict[Any, list[tuple[list[int], WholeRun]]] = {}
 
     def of(self, statistic: str) -> "RunCase":
-        """Return the same run with another figure; what was computed last serves both."""
+        """Return the same run with another figure; both share the results of the last evaluation."""
         other = RunCase(self.run, statistic)
         other._last = self._last
         return other
 
-    def beside(self, other: Estimate) -> "RunCase":
+    def for_plan(self, other: Estimate) -> "RunCase":
         """Return the same run with another plan, or on another machine."""
         return RunCase(self.run.with_plan(other), self.statistic)
 
     @cached_property
     def of_campaign(self) -> dict[str, Figure]:
-        """The scalar figures of the campaign, by path."""
+        """Scalar parameters of the campaign, by path."""
         return scalars_of(self.run.campaign)
 
     @cached_property
     def figures(self) -> dict[str, Figure]:
-        """The figures of the machine, prices and powers included, and those of the campaign, by path."""
+        """Parameters of the machine, including prices and powers, and of the campaign, by path."""
         return figures_of(self.system, whole_runs=True) | self.of_campaign
 
     def possible(self, figure: Figure, value: float) -> bool:
-        """Whether a file can have another value of a figure."""
+        """Return True if a file can have this value of a parameter."""
         if figure.path in self.of_campaign:
             return figure.problem(value) is None
         return super().possible(figure, value)
 
     def values(self, changes: Sequence[Mapping[str, float]]) -> Array:
-        """Return the figure for each change; not-a-number where a part of the run does not fit."""
+        """Return the figure for each change; NaN if a part of the run does not fit."""
         return self.tried(changes, [])[0]
 
     def tried(
-        self, ends: Sequence[Mapping[str, float]], beside: Sequence[Mapping[str, float]]
+        self, ends: Sequence[Mapping[str, float]], nearby: Sequence[Mapping[str, float]]
     ) -> tuple[Array, Array]:
-        """Return the figure for changes far and near; near ones without whole steps between checkpoints."""
-        found = self._values([*ends, *beside], [WholeRun] * len(ends) + [SmoothRun] * len(beside))
+        """Return the figure for ends of ranges and for nearby changes; the latter use a :class:`SmoothRun`."""
+        found = self._values([*ends, *nearby], [WholeRun] * len(ends) + [SmoothRun] * len(nearby))
         return found[: len(ends)], found[len(ends) :]
 
     def on(self, system: System) -> float:
-        """Return the figure on another system; not-a-number where a part of the run does not fit."""
+        """Return the figure on another system; NaN if a part of the run does not fit."""
         steps = [evaluate(self.model, [one], system) for one in self._executions]
         return self._value(WholeRun, self.run.campaign, system, steps)
 
     def faster(self, factor: float, *, figures: bool = True) -> float:
-        """Return the figure where all rates are `factor` times as high, and all times as short; or times in lists."""
+        """Return the figure with rates multiplied, and times divided, by `factor`; or only times in lists."""
         changes = sped_up(self.of_campaign.values(), factor) if figures else {}
         asked = with_scalars(self.run.campaign, changes)
         of_system = [one for path, one in self.figures.items() if path not in self.of_campaign]
@@ -180,14 +179,16 @@ class RunCase(Case):
 
     @cached_property
     def _executions(self) -> list[Execution]:
-        """The executions of the parts, each once."""
+        """Distinct executions of the parts."""
         return list(dict.fromkeys(one.estimate.execution for one in self.run.parts))
 
     def _values(
         self, changes: Sequence[Mapping[str, float]], kinds: Sequence[type[WholeRun]]
     ) -> Array:
-        """Return the figure for changes, each by a kind of run."""
+        """Return the figure for changes, each with a class of run."""
         asked = tuple(tuple(sorted(change.items())) for change in changes), tuple(kinds)
+        # Only the last evaluation is kept: figures of one run are requested one after another with
+        # the same changes.
         if asked not in self._last:
             self._last.clear()
             self._last[asked] = [*self._runs(changes, kinds)]
@@ -199,7 +200,7 @@ class RunCase(Case):
     def _runs(
         self, changes: Sequence[Mapping[str, float]], kinds: Sequence[type[WholeRun]]
     ) -> Iterator[tuple[list[int], WholeRun]]:
-        """Yield the runs of changes, and which these are: those with the same job together, as a column."""
+        """Yield runs and the indices of their changes; changes with the same job are evaluated together as a column."""
         of_steps = [self._only(change, of_steps=True) for change in changes]
         keys = [tuple(sorted(change.items())) for change in of_steps]
         number = {key: i for i, key in enumerate(dict.fromkeys(keys))}
@@ -214,6 +215,8 @@ class RunCase(Case):
             if all(self._allowed(*one) for one in changes[i].items()):
                 change = self._only(changes[i], of_steps=False)
                 together.setdefault((kinds[i], tuple(sorted(change.items()))), []).append(i)
+        # Steps were evaluated for all machines at once; the rest of the run depends on few
+        # parameters, so that most changes share one job.
         for (kind, pairs), rows in together.items():
             change = dict(pairs)
             own = {path: value for path, value in change.items() if path in self.of_campaign}
@@ -223,11 +226,11 @@ class RunCase(Case):
             yield rows, self._run(kind, asked, system, [one.take(np.array(rows)) for one in steps])
 
     def _allowed(self, path: str, value: float) -> bool:
-        """Whether a file could state a value, if it is one of a campaign; those of machines are checked elsewhere."""
+        """Return True if a campaign file can have a value; machine parameters are checked elsewhere."""
         return path not in self.of_campaign or self.of_campaign[path].problem(value) is None
 
     def _only(self, change: Mapping[str, float], *, of_steps: bool) -> dict[str, float]:
-        """Return the part of a change that steps depend on, or that which the rest of a run does."""
+        """Return the part of a change that affects steps, or the part that affects the rest of a run."""
         own = self.of_campaign
         if of_steps:
             steps = (
@@ -244,13 +247,13 @@ class RunCase(Case):
         system: System,
         steps: Sequence[Evaluation],
     ) -> float:
-        """Return the figure of one run; not-a-number where a part of it does not fit."""
+        """Return the figure of one run; NaN if a part of it does not fit."""
         if not all(one.feasible[0] for one in steps):
             return np.nan
         return float(self._figure(self._run(kind, asked, system, steps))[0])
 
     def _figure(self, whole: WholeRun) -> Array:
-        """Return the figure of runs; not-a-number of those that never end."""
+        """Return the figure of runs; NaN for runs that never end."""
         with ignore_float_errors():
             found = np.asarray(self._column.of(whole), float)
         return np.where(np.isinf(found), np.nan, found)
@@ -262,7 +265,7 @@ class RunCase(Case):
         system: System,
         steps: Sequence[Evaluation],
     ) -> WholeRun:
-        """Return the runs whose parts have steps as in some tables, one for each execution."""
+        """Return the runs whose parts have the steps of some tables, one table per execution."""
         tables = dict(zip(self._executions, steps, strict=True))
         parts = [(one, tables[one.estimate.execution]) for one in self.run.parts]
         segments = tuple(

@@ -1,4 +1,4 @@
-"""Money, energy and nodes of a whole run as plain data, with the sources of their figures."""
+"""Money, energy and nodes of a whole run as plain data, with sources."""
 
 import math
 from typing import Any
@@ -14,7 +14,7 @@ from calculon.campaign.whole_run import WholeRun
 
 
 def money_details(whole: WholeRun) -> dict[str, Any] | None:
-    """Return the US dollars of a run, of one execution, by what they are for; None where no price is known."""
+    """Return the cost of a run in US dollars, by purpose; None if no price is known."""
     found = whole.money
     if found is None:
         return None
@@ -36,7 +36,7 @@ def money_details(whole: WholeRun) -> dict[str, Any] | None:
 
 
 def _reserved_from(whole: WholeRun) -> float | None:
-    """Return the hours of a year from which on reserved processors are cheaper; None where a price is not known."""
+    """Return the hours per year from which reserved processors are cheaper; None if a price is unknown."""
     stated = whole.job.system.ext.price
     if whole.campaign.fleet.price is not None or stated is None:
         return None
@@ -49,9 +49,9 @@ _ENERGY = ("stepping", "waiting", "spares", "nodes", "facility")
 
 
 def energy_details(whole: WholeRun) -> dict[str, Any] | None:
-    """Return the MWh of a run, of one execution, by what takes them; None where no power is known.
+    """Return the energy of a run in MWh, by consumer; None if no power is known.
 
-    ``model_card`` is the convention of model cards, TDP times hours, beside.
+    ``model_card`` follows the convention of model cards, TDP times hours, for comparison.
     """
     found, fleet = whole.energy, whole.campaign.fleet
     if found is None:
@@ -79,16 +79,16 @@ def energy_details(whole: WholeRun) -> dict[str, Any] | None:
 
 
 def carbon_details(carbon: Carbon | None) -> dict[str, Any] | None:
-    """Return the carbon of the electricity, and where it is from."""
+    """Return the carbon intensity of the electricity, and its source."""
     if carbon is None:
         return None
     known = carbon.grid
-    told = {"name": known.name, "source": known.source, "date": known.date}
-    return {"g_co2_per_kwh": float(carbon), **told}
+    grid = {"name": known.name, "source": known.source, "date": known.date}
+    return {"g_co2_per_kwh": float(carbon), **grid}
 
 
 def warnings_of(whole: WholeRun) -> list[str]:
-    """Return what makes the figures of a run, of one execution, less sure."""
+    """Return warnings about uncertain inputs of a run."""
     mtbf = whole.campaign.reliability.mtbf_processor / HOUR
     if math.isinf(mtbf):
         return []
@@ -101,7 +101,7 @@ def warnings_of(whole: WholeRun) -> list[str]:
 
 
 def node_details(whole: WholeRun) -> dict[str, Any]:
-    """Return nodes of a job, those that stand by, and how many are in repair on average."""
+    """Return the nodes of a job, its spare nodes, and the mean number of nodes in repair."""
     return {
         "processors": whole.job.node,
         "job": int(whole.job.nodes),

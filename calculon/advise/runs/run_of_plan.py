@@ -1,4 +1,4 @@
-"""The whole training run of a plan, or of the best plan on a number of processors."""
+"""Whole training run of a plan, or of the best plan on a number of processors."""
 
 from typing import Any
 
@@ -32,22 +32,24 @@ def campaign(
     """Return the whole training run of a plan: days, failures, checkpoints, money and energy.
 
     Args:
-        model, execution, system: As in :func:`calculon.estimate`; the edition is ``corrected``. Of a number of
-            processors instead of an execution the best plan is taken, as of :func:`calculon.plan`.
-        run: The campaign: a name of the catalog, a file, or its fields. What it leaves out counts as the execution says
-            it where that is the launch file of a trainer: tokens, the ramp of the batch, steps between checkpoints.
+        model, execution, system: As in :func:`calculon.estimate`, with edition ``corrected``. If the execution is a
+            number of processors, the best plan is used, as in :func:`calculon.plan`.
+        run: Campaign: a name of the catalog, a file, or its fields. If the execution is a launch file, it provides
+            fields that the campaign omits: tokens, batch ramp-up, steps between checkpoints.
         preset: As in :func:`calculon.estimate`.
-        **options: Fields of the campaign that count instead of those of `run`: ``tokens="15T"``, ``deadline="60d"``; of
-            a part of it with two underscores: ``fleet__price=2.0``.
+        **options: Fields that override those of `run`: ``tokens="15T"``, ``deadline="60d"``; nested fields use two
+            underscores: ``fleet__price=2.0``.
 
     Raises:
         SpecError: For a malformed request, such as a run without tokens, or a budget without a price.
-        Infeasible: When a part of the run does not fit, which the message says, and when failures are so many that it
-            never ends. A run beyond its limits is told all the same (:attr:`TrainingRun.limits`).
+        Infeasible: If a part of the run does not fit (the message names it), and if failures are so frequent that the
+            run never ends. A run that exceeds its limits is returned nevertheless (:attr:`TrainingRun.limits`).
     """
     if "campaign" in options:
         hint = "calculon.campaign(..., run=...) takes the name or the file of a campaign"
-        raise SpecError("campaign", Problem("campaign", "fields of one", "an argument", hint))
+        raise SpecError(
+            "campaign", Problem("campaign", "fields of a campaign", "an argument", hint)
+        )
     stated = {name.replace("__", "."): value for name, value in options.items()}
     asked = read_campaign(run, stated)
     if (launch := launch_in(execution)) is not None:
@@ -67,7 +69,7 @@ def best_plan(
     """Return the fastest plan on a number of processors.
 
     Args:
-        **words: ``preset``, ``batch`` and ``seq`` of :func:`calculon.plan`.
+        **words: Arguments ``preset``, ``batch`` and ``seq`` of :func:`calculon.plan`.
 
     Raises:
         SpecError, Infeasible: For a malformed request, and if no plan fits.
@@ -76,5 +78,5 @@ def best_plan(
     found = best_on(question, num_procs)
     if not len(found):
         reason = why_none(found.counts)
-        raise Infeasible("nothing", f"no plan fits: {reason}; calculon plan says what would")
+        raise Infeasible("nothing", f"no plan fits: {reason}; calculon plan suggests changes")
     return found[0]

@@ -1,4 +1,4 @@
-"""The parts of a training run: what runs each of them, and where the run stops to change it."""
+"""Parts of a training run (phases, ramps of batch and sequence length), and restarts between them."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
@@ -8,7 +8,7 @@ import numpy as np
 
 from calculon import inputs
 from calculon.advise.infeasibility import why_none
-from calculon.advise.runs.rollouts import generated
+from calculon.advise.runs.rollouts import generating_deployment
 from calculon.advise.space_fixes import BEST
 from calculon.base.errors import Infeasible, Problem, SpecError
 from calculon.base.frozen import dataclass
@@ -33,7 +33,7 @@ _OF_A_STEP: dict[str, Any] = {
     "packed_percent": 100,
     "pack_imbalance_percent": 100,
 }
-"""Fields that change between steps of the same processes, what they train on; and what stands for them all."""
+"""Fields that may change between steps without a restart, and placeholder values for comparison."""
 
 _KEPT = (
     "optimizer",
@@ -50,13 +50,15 @@ _KEPT = (
     "data_par_slowdown",
     "pack_imbalance_percent",
 )
-"""Fields that a search for a phase takes from the execution of the run: its arithmetic, its optimizer, and what is
-assumed of machine and data."""
+"""Fields that a search for a phase copies from the execution of the run.
+
+They are its arithmetic, its optimizer, and assumptions about machine and data.
+"""
 
 
 @dataclass(frozen=True)
 class Part:
-    """Steps of a run with the same execution, batch and length of sequences.
+    """Steps of a run with the same execution, batch and sequence length.
 
     Attributes:
         segment: What it trains.
@@ -76,7 +78,7 @@ class Part:
 
     @property
     def rollout_time(self) -> float:
-        """Seconds of a step before it trains: answers are generated, and processors change their work."""
+        """Seconds of a step before training: generation of responses, and switching to training."""
         if self.generated is None:
             return 0.0
         assert self.segment.rollout is not None
@@ -84,12 +86,12 @@ class Part:
 
     @property
     def step_time(self) -> float:
-        """Seconds of a step."""
+        """Seconds per step."""
         return float(self.estimate.stats["total_time"] or 0.0) + self.rollout_time
 
     @property
     def tokens_per_step(self) -> int:
-        """Tokens of a step."""
+        """Tokens per step."""
         return self.segment.tokens_per_step
 
     @property
@@ -98,7 +100,7 @@ class Part:
         return self.steps * self.step_time / DAY
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data."""
+        """Return the part as plain data."""
         return {
             "phase": self.segment.phase,
             "name": self.segment.name,
@@ -117,7 +119,7 @@ class Part:
         }
 
     def _rollout(self) -> dict[str, Any]:
-        """Return what is generated as plain data; nothing where nothing is."""
+        """Return the rollout as plain data; empty if there is none."""
         if self.generated is None:
             return {}
         found = self.generated
@@ -134,7 +136,7 @@ class Part:
 
 @dataclass(frozen=True)
 class _Steps:
-    """Estimates of steps of one model on one system, each made once."""
+    """Estimates of steps of one model on one system, each computed once."""
 
     base: Estimate
     known: dict[Execution, Estimate] = field(default_factory=dict)
@@ -142,7 +144,7 @@ class _Steps:
     def of(self, execution: Execution, segment: RunSegment) -> tuple[Estimate, str]:
         """Return a step of a rung by an execution, and what differs from that one.
 
-        A batch with too few microbatches for the chunks of stages runs without chunks. Errors are those of
+        If a batch has too few microbatches for interleaved stages, one chunk per stage is used. Errors are as for
         :func:`calculon.estimate`.
         """
         asked = replace(execution, **_fields(self.base, execution, segment))
@@ -153,7 +155,9 @@ class _Steps:
                 raise
         microbatches = asked.batch_size // (asked.data_par * asked.microbatch_size)
         plain = replace(asked, pipeline_interleaving=1, p2p_overlap=False)
-        of = f"{microbatches:,} microbatches, no multiple of the {asked.pipeline_par:,} stages"
+        of = (
+            f"{microbatches:,} microbatches are not a multiple of the {asked.pipeline_par:,} stages"
+        )
         return self._estimated(
             plain
         ), f"one chunk in each stage instead of {asked.pipeline_interleaving:,}: {of}"
@@ -169,21 +173,21 @@ class _Steps:
 def parts_of(
     asked: Campaign, base: Estimate, tokens: float, parameters: float, restart: float
 ) -> tuple[Part, ...]:
-    """Return the parts of a run, in their order.
+    """Return the parts of a run, in order.
 
-    A phase that is searched runs its own best execution, or that of another part where a restart costs more than it
-    gains: the sequence with the least time of steps and restarts.
+    A searched phase runs its own best execution, or that of another part if a restart costs more than it gains: the
+    sequence with the smallest total time of steps and restarts.
 
     Args:
-        base: What runs the phases that say nothing else.
-        tokens: Tokens of the run; 0 where its phases state theirs.
-        parameters: Parameters of the model, of which tokens may be a multiple.
+        base: Estimate of the execution for phases that state none.
+        tokens: Tokens of the run; 0 if its phases state theirs.
+        parameters: Parameters of the model; tokens may be stated as a multiple of them.
         restart: Seconds of a restart from a checkpoint.
 
     Raises:
-        SpecError: For a part whose batch the split does not divide, and everything else wrong with one; it names the
-            part.
-        Infeasible: When a part does not fit; likewise.
+        SpecError: For a part whose batch the split does not divide, and all other problems of a part, which the message
+            names.
+        Infeasible: If a part does not fit; the message names it.
     """
     own, steps = _stated(asked, base), _Steps(base)
     usual = base.execution.batch_size, _length(base, base.execution)
@@ -214,26 +218,28 @@ def parts_of(
 
 
 def _part(segment: RunSegment, one: Estimate, changed: bool, note: str) -> Part:
-    """Return a part, with what generates its answers."""
+    """Return a part, with the deployment that generates its responses."""
     if segment.rollout is None:
         return Part(segment, one, _count(segment), changed, note)
-    part = Part(segment, one, _count(segment), changed, note, generated(segment, one))
+    part = Part(segment, one, _count(segment), changed, note, generating_deployment(segment, one))
     answers = part.generated.workload.requests if part.generated else 0
     time = duration(part.rollout_time, error=part.rollout_time / 20)
-    words = f"{time} of a step generate {answers:,} answers, before it trains"
+    words = f"{time} of a step generate {answers:,} responses before training"
     return replace(part, note=f"{note}; {words}" if note else words)
 
 
 def quickest(
     times: Sequence[Sequence[float]], layouts: Sequence[Sequence[Hashable]], restart: float
 ) -> list[int]:
-    """Return which option each part of a run takes for the least time together, by dynamic programming.
+    """Return the option of each part that minimizes the total time of a run, by dynamic programming.
 
     Args:
-        times: Seconds of each part by each of its options.
-        layouts: What must stay as it is between two parts for the run to go on without a restart.
+        times: Seconds of each part with each of its options.
+        layouts: Keys of the options: a run continues without a restart if the key does not change.
         restart: Seconds of a restart.
     """
+    # Forward pass: the least total time with each option of a part, and the option of the previous
+    # part that led there. The chosen path is read backwards.
     sums, choices = [0.0], []
     before: Sequence[Hashable] = [None]
     for number, (row, own) in enumerate(zip(times, layouts, strict=True)):
@@ -265,7 +271,7 @@ def _length(base: Estimate, execution: Execution) -> int:
 
 
 def _fields(base: Estimate, execution: Execution, segment: RunSegment) -> dict[str, Any]:
-    """Return the fields of an execution that a rung changes."""
+    """Return the fields of an execution that a segment changes."""
     same = segment.seq_size == base.model.seq_size and execution.seq_length == 0
     found = {"batch_size": segment.batch_size, "seq_length": 0 if same else segment.seq_size}
     if segment.document_mean is not None:
@@ -274,7 +280,7 @@ def _fields(base: Estimate, execution: Execution, segment: RunSegment) -> dict[s
 
 
 def _layout(execution: Execution) -> Hashable:
-    """Return what stays as it is while a run goes on without a restart."""
+    """Return the key of an execution that must not change for a run to continue without a restart."""
     return replace(execution, **_OF_A_STEP)
 
 
@@ -294,7 +300,7 @@ def _stated(asked: Campaign, base: Estimate) -> dict[int, Execution]:
 
 
 def _read(asked: Campaign, phase: int, raw: str | dict[str, Any]) -> Execution:
-    """Read the execution of a phase; what is wrong with fields that the campaign has is told there."""
+    """Read the execution of a phase; problems of fields written in the campaign have their path in the campaign."""
     try:
         return inputs.execution(raw, edition=CORRECTED)
     except SpecError as error:
@@ -306,7 +312,7 @@ def _read(asked: Campaign, phase: int, raw: str | dict[str, Any]) -> Execution:
 
 
 def _searched(base: Estimate, whole: Iterable[RunSegment]) -> dict[int, Execution]:
-    """Return the best execution of each phase that is searched, for the rung with the most tokens of it."""
+    """Return the best execution of each searched phase, for its segment with the most tokens."""
     largest: dict[int, RunSegment] = {}
     for segment in whole:
         if segment.execution is not None and segment.execution.searched:
@@ -323,7 +329,7 @@ def _searched(base: Estimate, whole: Iterable[RunSegment]) -> dict[int, Executio
 
 
 def _found(base: Estimate, segment: RunSegment) -> Execution:
-    """Search the execution of a rung on the processors of the run."""
+    """Search the execution of a segment on the processors of the run."""
     assert segment.execution is not None
     e, options = base.execution, segment.execution.options
     kept = {name: getattr(e, name) for name in _KEPT} | {"packed_percent": e.packed_percent}
@@ -333,7 +339,7 @@ def _found(base: Estimate, segment: RunSegment) -> Execution:
 def _best(
     base: Estimate, segment: RunSegment, fixed: Mapping[str, Any], options: Mapping[str, Any]
 ) -> Execution:
-    """Return the fastest execution with some fields."""
+    """Return the fastest execution with some fixed fields."""
     e = base.execution
     space = make_space(
         base.model,
@@ -358,14 +364,14 @@ def _tried(
     """Return the steps of a rung by those of some executions that can run it.
 
     Raises:
-        SpecError, Infeasible: Where none can: why the first cannot.
+        SpecError, Infeasible: If none can run it: the problem of the first.
     """
     found = []
     for one in options[1:]:
         try:
             found.append(steps.of(one, segment))
         except (SpecError, Infeasible):
-            continue  # a plan of another part
+            continue  # an execution of another part need not suit this one
     try:
         return [steps.of(options[0], segment), *found]
     except (SpecError, Infeasible):
@@ -375,7 +381,7 @@ def _tried(
 
 
 def _named(segment: RunSegment, make: Callable[[], T]) -> T:
-    """Return what is made of a rung; errors name it."""
+    """Return the result of `make`; errors name the segment."""
     where = (
         f"{segment.name or 'the run'} at batch {segment.batch_size:,}, {segment.seq_size:,} tokens"
     )

@@ -1,4 +1,4 @@
-"""What a change of a machine is worth to a whole run when the plan is searched again."""
+"""Value of a machine change to a whole run when the plan is searched again."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -31,23 +31,25 @@ RISING = {
     "failures": LESS,
     "useful_days": LESS,
 }
-"""Figures of a run for which a shorter step is better, and whether less of them is, or more.
+"""Figures of a run that improve with a shorter step, and whether smaller or larger values are better.
 
-On one count of processors all plans fail as often, and save and restart as fast, as long as they save the same state.
+On a given number of processors, all plans fail equally often, and save and restart equally fast, as long as they save
+the same state.
 """
 
 _ROUNDING = 1 + 1e-12
+"""Factor on capacities that keeps a plan fitting despite the rounding of its need to GiB."""
 
 
 class RunReplanner:
-    """Searches for the plan with the shortest step on variants of a machine, and asks what a whole run takes with it.
+    """Search for the plan with the shortest step on variants of a machine, evaluated by its whole run.
 
-    The plan that was asked about is always among those compared, so that the gain is never smaller than that of the
-    same plan. Of a run of several parts the step is that of the longest; a plan that does not fit another part is none.
+    The original plan is always a candidate, so that the gain is never smaller than with the same plan. For a run of
+    several parts, the step of the longest part counts; a plan that does not fit another part is rejected.
 
     Args:
         run: The run.
-        case: Plan, machine, and the figure.
+        case: Plan, machine and figure.
         preset: Framework whose plans are searched.
 
     Raises:
@@ -56,7 +58,7 @@ class RunReplanner:
 
     def __init__(self, run: Run, case: Case, preset: Preset):
         if case.statistic not in RISING:
-            wanted = "a figure that falls with the time of a step: " + ", ".join(RISING)
+            wanted = "a figure that improves with a shorter step: " + ", ".join(RISING)
             hint = "leave out --replan"
             raise SpecError("--replan", Problem("of", wanted, repr(case.statistic), hint))
         self.run, self.statistic, self.system = run, case.statistic, case.system
@@ -64,16 +66,16 @@ class RunReplanner:
         self._steps, self._sign = Replanner(steps, preset), RISING[case.statistic]
 
     def best(self, system: System, own: float | None) -> Replanned | None:
-        """Return the best plan on a system, where the one that was asked about has the figure `own`.
+        """Return the best plan on a system; None if nothing fits.
 
-        Without a number it cannot run there. None where nothing fits.
+        `own` is the figure of the original plan on this system, None if it cannot run there.
         """
         return self._best(system, own, lambda time: self._steps.best(system, time))
 
     def _best(
         self, system: System, own: float | None, steps: Callable[[float | None], Replanned | None]
     ) -> Replanned | None:
-        """Return the same; `steps` finds the plan with the shortest step, given the time of the one asked about."""
+        """Return the best plan; `steps` finds the plan with the shortest step, given the time of the original plan."""
         kept = None
         if own is not None:
             kept = Replanned(value=own, execution=self._steps.fields, kept=True)
@@ -87,20 +89,20 @@ class RunReplanner:
         return kept if self._score(own or 0.0) >= self._score(other.value) else other
 
     def foresee(self, changes: Sequence[Change]) -> None:
-        """Search at once for the best plans with several changes of single figures, which are asked for afterwards."""
+        """Search at once for the best plans with several single-parameter changes, which are requested later."""
         self._steps.foresee(changes)
 
     def with_figures(self, values: Change, own: float | None) -> Replanned | None:
-        """Return the best plan on the system with changed figures; arguments as of :meth:`best`."""
+        """Return the best plan on the system with changed parameters; arguments as for :meth:`best`."""
         system = with_figures(self.system, values)
         return self._best(system, own, lambda time: self._steps.with_figures(values, time))
 
     def worth(self, felt: Iterable[Effect], idle: Iterable[Effect]) -> list[Effect]:
-        """Return the effects of hardware that are replanned."""
+        """Return the hardware effects to replan."""
         return self._steps.worth(felt, idle)
 
     def capacity_sweep(self) -> CapacitySweep:
-        """Return the best plan of each capacity of tier 1, of those with the shortest steps."""
+        """Return the best plan at each capacity of tier 1, among those with the shortest steps."""
         times = self._steps.capacity_sweep()
         steps = []
         for one in times.steps:
@@ -114,7 +116,7 @@ class RunReplanner:
         return -self._sign * value
 
     def _of_run(self, found: Replanned, system: System) -> Replanned | None:
-        """Return a plan with the figure of its run; None where a part of it does not fit."""
+        """Return a plan with the figure of its run; None if a part of the run does not fit."""
         plan = inputs.execution(found.execution)
         try:
             run = self.run.with_plan(estimate(self._steps.case.model, plan, system))

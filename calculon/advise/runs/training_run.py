@@ -1,4 +1,4 @@
-"""A whole training run of a plan: its parts, its figures, and what was assumed."""
+"""Whole training run of a plan: parts, figures (goodput, MFU, days, money, energy) and assumptions."""
 
 import math
 from dataclasses import replace
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from calculon.advise.runs.published_beside import published_beside
+from calculon.advise.runs.published_comparison import published_comparison
 from calculon.advise.runs.run_details import (
     energy_details,
     money_details,
@@ -15,10 +15,10 @@ from calculon.advise.runs.run_details import (
     warnings_of,
 )
 from calculon.advise.runs.run_parts import Part, parts_of
-from calculon.advise.sensitivity_of_case import largest, of_run
+from calculon.advise.sensitivity_of_case import largest, run_sensitivity
 from calculon.advise.sensitivity_result import Sensitivity
 from calculon.architecture.parameters import active_count
-from calculon.base.display import Tabular, columns_of, drawn
+from calculon.base.display import Tabular, columns_of, draw_result
 from calculon.base.errors import Infeasible
 from calculon.base.frozen import dataclass
 from calculon.base.records import only_values
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 NEVER = 1e6
-"""Time of a run over that of its steps from which on it never ends."""
+"""Ratio of the time of a run to the time of its steps from which on it never ends."""
 
 
 _NESTED = ("execution", "rollout")
@@ -55,9 +55,9 @@ class TrainingRun(Tabular):
     """A whole training run.
 
     Attributes:
-        campaign: What was asked.
-        parts: Its steps, in their order.
-        whole: What it takes, with money and energy by their parts.
+        campaign: Requested run.
+        parts: Parts of the run, in order.
+        whole: Time, money and energy of the run, by their parts.
     """
 
     campaign: Campaign
@@ -66,9 +66,9 @@ class TrainingRun(Tabular):
 
     @cached_property
     def figures(self) -> dict[str, float | None]:
-        """Its figures by name (:class:`~calculon.declarations.run_figures.CampaignFigures`).
+        """Figures by name (:class:`~calculon.declarations.run_figures.CampaignFigures`).
 
-        None of what is not known, and of what never comes, such as a failure.
+        None for unknown figures, and for events that never occur, such as a failure.
         """
         found = only_values(self.whole.figures()).items()
         return {
@@ -77,27 +77,27 @@ class TrainingRun(Tabular):
 
     @property
     def main(self) -> Part:
-        """The part that takes the longest."""
+        """Longest part."""
         return max(self.parts, key=lambda one: one.days)
 
     @property
     def model(self) -> Model:
-        """The model."""
+        """Model."""
         return self.main.estimate.model
 
     @property
     def system(self) -> System:
-        """The machine."""
+        """Machine."""
         return self.main.estimate.system
 
     @property
     def tokens(self) -> float:
-        """Tokens of the run: whole steps of them."""
+        """Tokens of the run, in whole steps."""
         return sum(one.steps * one.tokens_per_step for one in self.parts)
 
     @property
     def assumed(self) -> list[dict[str, Any]]:
-        """The defaults of the campaign that nobody stated, as plain data."""
+        """Defaults of the campaign that were not stated, as plain data."""
         return assumed_defaults(self.campaign, [self.system.name])
 
     @property
@@ -109,7 +109,7 @@ class TrainingRun(Tabular):
 
     @cached_property
     def limits(self) -> tuple[Limit, ...]:
-        """The limits that the campaign states."""
+        """Limits that the campaign states."""
         return limits(self.campaign, self.figures)
 
     @property
@@ -119,9 +119,9 @@ class TrainingRun(Tabular):
 
     @cached_property
     def expected_loss(self) -> dict[str, Any]:
-        """The loss at the end by both laws, the parameters that they count, and the tokens for each of them.
+        """Final loss by both laws, the parameters that they count, and the tokens per parameter.
 
-        Of a run to a loss also the tokens to it by both laws. Sources: :mod:`calculon.campaign.scaling_laws`.
+        For a run to a target loss, also the tokens needed by both laws. Sources: :mod:`calculon.campaign.scaling_laws`.
         """
         parameters = float(active_count(self.model))
         found: dict[str, Any] = {
@@ -138,42 +138,44 @@ class TrainingRun(Tabular):
 
     @cached_property
     def days_between(self) -> tuple[float, float] | None:
-        """Where measured runs put the days of the run: as the interval of the steps of the longest part."""
+        """Prediction interval of the days, scaled from the interval of the steps of the longest part."""
         belief, days = self.main.estimate.belief, self.figures["days"]
         if belief is None or days is None:
             return None
+        # The interval is of the training step; generation shifts it without widening it.
         before, whole = self.main.rollout_time, self.main.step_time
         low, high = ((end + before) / whole * days for end in (belief.low, belief.high))
         return low, high
 
     @cached_property
     def largest_elasticities(self) -> dict[str, list[dict[str, Any]]]:
-        """The three largest elasticities of ``days``, and of ``usd`` where there is a price, as plain data.
+        """The three largest elasticities of ``days``, and of ``usd`` if there is a price, as plain data.
 
-        Of runs with rollouts there are none.
+        Empty for runs with rollouts.
         """
         if any(one.rollout_time for one in self.parts):
             return {}
         return largest(self, ("days", "usd"))
 
     def with_plan(self, other: Estimate) -> "TrainingRun":
-        """Return the same run with another plan, or on another machine; errors as of :func:`campaign`."""
+        """Return the same run with another plan, or on another machine; errors as for :func:`campaign`."""
         return training_run(self.campaign, other)
 
     def sensitivity(self, of: str = "days", **options: Any) -> Sensitivity:
-        """Find what a figure of the run depends on: elasticities, shadow prices, break-even.
+        """Analyze a figure of the run: elasticities, shadow prices, break-even.
 
         Args:
             of: Name of the figure.
-            **options: ``spread``, ``replan``, ``against`` and ``against_system`` of :func:`calculon.sensitivity`.
+            **options: Arguments ``spread``, ``replan``, ``against`` and ``against_system`` of
+                :func:`calculon.sensitivity`.
 
         Raises:
             SpecError, Infeasible: As :func:`calculon.sensitivity`.
         """
-        return of_run(self, of, **options)
+        return run_sensitivity(self, of, **options)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain data."""
+        """Return the run as plain data."""
         main = self.main.estimate
         known = {} if main.origin is None else main.origin.to_dict()
         asked = {"execution": {**known, "fields": main.execution.to_dict()}}
@@ -189,7 +191,7 @@ class TrainingRun(Tabular):
             "checkpoint": interval_choice(self.whole).to_dict(),
             "money": money_details(self.whole),
             "energy": energy_details(self.whole),
-            "published": published_beside(self.whole, self.model.name),
+            "published": published_comparison(self.whole, self.model.name),
             "warnings": warnings_of(self.whole),
             "parts": [one.to_dict() for one in self.parts],
             "assumed": self.assumed,
@@ -232,16 +234,17 @@ class TrainingRun(Tabular):
         """Draw the run.
 
         Args:
-            kind: ``campaign`` (default): where its days go, and when it ends; ``goodput``: goodput over the number of
-                processors, with more or fewer replicas of the plan, and batch and tokens in proportion.
-            interactive: As the page in a browser draws it (extra ``web``): a plotly Figure.
-            **options: Of ``goodput``: ``procs``, the processors (``"1024:131072:x2"``), and ``mtbf``, hours of a
-                processor between failures, a curve each (:func:`calculon.advise.runs.goodput_by_size.goodput_by_size`).
+            kind: ``campaign`` (default): breakdown of its days, and the distribution of its end; ``goodput``: goodput
+                over the number of processors, with more or fewer replicas of the plan, and batch and tokens in
+                proportion.
+            interactive: Draw it like the web page (extra ``web``): a plotly Figure.
+            **options: For ``goodput``: ``procs``, the processors (``"1024:131072:x2"``), and ``mtbf``, hours between
+                failures of a processor, one curve each (:func:`calculon.advise.runs.goodput_by_size.goodput_by_size`).
 
         Raises:
-            SpecError: For another kind or option, and where the library is missing.
+            SpecError: For an unknown kind or option, and if the library is missing.
         """
-        return drawn(self, kind, interactive=interactive, **options)
+        return draw_result(self, kind, interactive=interactive, **options)
 
     def __repr__(self) -> str:
         e = self.main.estimate
@@ -253,10 +256,12 @@ class TrainingRun(Tabular):
 
 
 def training_run(asked: Campaign, base: Estimate) -> TrainingRun:
-    """Return the whole run of an estimated plan; errors as of :func:`calculon.campaign`."""
+    """Return the whole run of an estimated plan; errors as for :func:`calculon.campaign`."""
     e, parameters = base.execution, float(active_count(base.model))
     seq_size = e.seq_length or base.model.seq_size
     tokens = tokens_of_run(asked, parameters, e.batch_size * seq_size)
+    # A run without stretches is enough for the time of a restart, which decides where phases may
+    # change their plan.
     run = WholeRun(asked, job(asked, base.system, e.datatype, _lookup(base), parameters), ())
     parts = parts_of(asked, base, tokens, parameters, float(run.planned_restart))
     main = max(parts, key=lambda one: one.days).estimate
@@ -278,12 +283,13 @@ def training_run(asked: Campaign, base: Estimate) -> TrainingRun:
 
 
 def _check(found: TrainingRun) -> None:
-    """Refuse a run that never ends, and one with limits that cannot be checked."""
+    """Refuse a run that never ends, and limits that cannot be checked."""
     whole = found.whole
     with ignore_float_errors():
         longer = float(whole.wall / whole.useful)
+    # Written so that NaN counts as never.
     if not longer < NEVER:
-        said = f"a failure each {float(whole.mtbf):.3g} s, and {float(whole.recovery):.3g} s to restart"
+        said = f"a failure every {float(whole.mtbf):.3g} s, and {float(whole.recovery):.3g} s to restart"
         hint = "raise reliability.mtbf_processor, or shorten restart, detect and load_time"
         raise Infeasible("never_ends", f"the run never ends: {said}. Hint: {hint}")
     limits(found.campaign, found.figures)

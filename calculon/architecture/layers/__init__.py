@@ -1,8 +1,8 @@
-"""Layers: FLOP, memory traffic, activation memory and collective of each; no hardware.
+"""Layers: FLOP, memory traffic, activation memory and collective of each, without hardware.
 
-Each constructor reads as a table of its physics: elements and FLOP, bytes moved in tier-1 memory, bytes stored. Sizes
-are arrays with *execution* as the only axis, or numbers. Source of counts without another one: the published model
-(Isaev et al., *Calculon*, SC'23, doi:10.1145/3581784.3607102), sections 2.2 to 2.4.
+Each constructor reads like a table: elements and FLOP, bytes moved in tier-1 memory, bytes saved. Sizes are arrays with
+*execution* as the only axis, or numbers. Counts without a stated source come from the published model (Isaev et al.,
+*Calculon*, SC'23, doi:10.1145/3581784.3607102), sections 2.2 to 2.4.
 """
 
 from calculon.architecture.layer import RECOMPUTED, Collective, Flags, Layer

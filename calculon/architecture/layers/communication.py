@@ -1,4 +1,4 @@
-"""Collectives as layers of their own."""
+"""Collectives as separate layers: all-reduce, all-gather, reduce-scatter, all-to-all, point-to-point."""
 
 import numpy as np
 
@@ -18,19 +18,19 @@ def communication(
     dtype_bytes: float,
     flags: Flags,
 ) -> Layer:
-    """Run a collective of `elements` in the forward pass, and another one of their gradients in the backward pass.
+    """Return a collective of `elements` in the forward pass, and another one of their gradients in the backward pass.
 
     Each pass that communicates reads and writes the array once in tier-1 memory; a reduction adds one value per element
     and peer.
 
     Args:
         axis: One of :data:`~calculon.declarations.axes.LAYER_AXES`.
-        elements, ranks: Elements of the whole array (gathered, or to be reduced), and ranks of a group; nothing is sent
-            by one alone.
-        forward, backward: Operations, as in the ``ops`` of a network; none where a pass sends nothing.
+        elements, ranks: Elements of the whole array (gathered, or to be reduced), and ranks of a group; a single rank
+            sends nothing.
+        forward, backward: Operations, as in the ``ops`` of a network; None for a pass without communication.
         saved: Elements saved for the backward pass.
     """
-    elements = np.where(ranks > 1, elements, 0.0)
+    elements = np.where(ranks > 1, elements, 0.0)  # 0 elements make traffic, memory and FLOP vanish
     size: Bytes = dtype_bytes * elements
     additions = elements * (ranks - 1) / ranks
     return Layer(
@@ -52,7 +52,7 @@ def communication(
     )
 
 
-# The collectives around products that are split over tensor parallelism, as layers of their own.
+# Collectives of tensor-parallel products as separate layers.
 
 
 def tensor_collective(
@@ -67,10 +67,10 @@ def tensor_collective(
     gathered_bytes: float | None = None,
     flags: Flags,
 ) -> Layer:
-    """Run operator *f* before column-parallel products, or *g* after a row-parallel one.
+    """Return operator *f* before column-parallel products, or *g* after a row-parallel one.
 
-    Activation and gradient are whole where the pass communicates, and nothing where it does not; with sequence
-    parallelism both are the share of a rank. `gathered_bytes` are bytes of an element where it is gathered, if fewer.
+    Activation and gradient are complete in passes with communication, and absent in others; with sequence parallelism
+    both are the share of a rank. `gathered_bytes` are the bytes per element of gathers, if narrower.
 
     Source: Shoeybi et al., *Megatron-LM*, arXiv 1909.08053, section 3; Korthikanti et al., arXiv 2205.05198, section
     4.2.2.

@@ -1,4 +1,4 @@
-"""Layers bound by memory: elementwise operators, activation functions, norms and casts."""
+"""Memory-bound layers: elementwise operators, activation functions, norms and casts."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from calculon.declarations.recipes import Recipe
 
 
 def residual_sum(name: str, elements: Number, *, dtype_bytes: float, flags: Flags) -> Layer:
-    """Sum of two tensors of equal size: one FLOP per element forward, two backward.
+    """Return the sum of two tensors of equal size: one FLOP per element forward, two backward.
 
     Source: Isaev et al., *Calculon*, SC'23, doi:10.1145/3581784.3607102.
     """
@@ -28,7 +28,7 @@ def residual_sum(name: str, elements: Number, *, dtype_bytes: float, flags: Flag
 def added_bias(
     name: str, elements: Number, *, followed: bool, dtype_bytes: float, flags: Flags
 ) -> Layer:
-    """Add one vector to every token, in place; `followed` by an elementwise operator, it can be joined to that."""
+    """Return the in-place addition of a vector to every token; if `followed`, it fuses with the next operator."""
     return Layer(
         name=name,
         kernel="bias" if followed else "add",
@@ -42,7 +42,7 @@ def added_bias(
 
 
 def fork(name: str, elements: Number, users: int, *, dtype_bytes: float, flags: Flags) -> Layer:
-    """Hand one tensor to several layers: nothing forward, one sum per user backward.
+    """Return the fork of a tensor to several layers: free in the forward pass, one sum per user in the backward pass.
 
     Source: Isaev et al., *Calculon*, SC'23, doi:10.1145/3581784.3607102.
     """
@@ -60,9 +60,9 @@ def fork(name: str, elements: Number, users: int, *, dtype_bytes: float, flags: 
 def dropout(
     name: str, elements: Number, *, grad_bytes: float, dtype_bytes: float, flags: Flags
 ) -> Layer:
-    """Dropout: one FLOP per element and pass; saves a mask of one byte per element.
+    """Return dropout: one FLOP per element and pass; saves a mask of one byte per element.
 
-    `grad_bytes` is the size of one element of the gradient.
+    `grad_bytes` is the bytes per element of the gradient.
 
     Source: Srivastava et al., *Dropout*, JMLR 15, 2014; its mask: Korthikanti et al., arXiv 2205.05198, section 4.1.
     """
@@ -80,10 +80,10 @@ def dropout(
 
 
 def gate(name: str, elements: Number, *, dtype_bytes: float, flags: Flags) -> Layer:
-    """Scale a tensor by the sigmoid of another: 5 FLOP per element forward, 8 backward; saves both.
+    """Return the product of a tensor with the sigmoid of another: 5 FLOP per element forward, 8 backward; saves both.
 
-    The backward pass computes the sigmoid again. Source: Qiu et al., *Gated Attention*, arXiv 2505.06708, equation 5;
-    Megatron-LM, ``core/transformer/attention.py``, ``--attention-output-gate``: one kernel of both.
+    The backward pass recomputes the sigmoid. Source: Qiu et al., *Gated Attention*, arXiv 2505.06708, equation 5;
+    Megatron-LM, ``core/transformer/attention.py``, ``--attention-output-gate``: a single kernel.
     """
     return pointwise(
         name,
@@ -102,7 +102,7 @@ def gate(name: str, elements: Number, *, dtype_bytes: float, flags: Flags) -> La
 def softmax(
     name: str, elements: Number, *, input_grad: bool = False, dtype_bytes: float, flags: Flags
 ) -> Layer:
-    """Softmax: 5 FLOP per element forward, 8 backward; saves its output in place of its input.
+    """Return softmax: 5 FLOP per element forward, 8 backward; saves its output instead of its input.
 
     Source: Isaev et al., *Calculon*, SC'23, doi:10.1145/3581784.3607102.
     """
@@ -120,9 +120,9 @@ def softmax(
 
 
 def rotary(name: str, elements: Number, *, dtype_bytes: float, flags: Flags) -> Layer:
-    """Turn pairs of elements of queries and keys by an angle: 6 FLOP each per pass; nothing is saved.
+    """Return the rotary embedding of queries and keys: 6 FLOP per element and pass; nothing is saved.
 
-    Source: Su et al., *RoFormer*, arXiv 2104.09864, equation 34; its backward pass turns back.
+    Source: Su et al., *RoFormer*, arXiv 2104.09864, equation 34; the backward pass is the inverse rotation.
     """
     return pointwise(
         name,
@@ -139,7 +139,7 @@ def rotary(name: str, elements: Number, *, dtype_bytes: float, flags: Flags) -> 
 
 
 class Function(NamedTuple):
-    """FLOP per element of the output, forward and backward, and inputs per output (2 for a gated one)."""
+    """FLOP per output element, forward and backward, and inputs per output (2 for gated functions)."""
 
     forward: int
     backward: int
@@ -171,9 +171,9 @@ def activation(
     dtype_bytes: float,
     flags: Flags,
 ) -> Layer:
-    """Activation of `elements` outputs; fused, it keeps one input less per output, and no gradient.
+    """Return an activation of `elements` outputs; if fused, it saves one input less per output, and no gradient.
 
-    The gradients of both inputs of a gated one are always written.
+    Gated activations always write the gradients of both inputs.
     """
     function = FUNCTIONS[kind]
     gated = function.inputs > 1
@@ -204,7 +204,7 @@ ACTIVATIONS = {
 """Names of activations in the list of layers."""
 
 
-# Normalisation.
+# Normalization.
 
 
 class Kind(NamedTuple):
@@ -220,7 +220,7 @@ KINDS: Mapping[str, Kind] = {
     "layernorm_plain": Kind((7, 12, 0), 0),
     "rmsnorm": Kind((4, 7, 3), 1),
 }
-"""Norms by name: layer normalisation as published, without bias, without gain; RMSNorm (arXiv 1910.07467)."""
+"""Norms by name: published layer normalization, without bias, without gain; RMSNorm (arXiv 1910.07467)."""
 
 
 def norm(
@@ -235,10 +235,10 @@ def norm(
     stored_bytes: float | None = None,
     flags: Flags,
 ) -> Layer:
-    """Normalise `elements` over their last axis of `width`; saves its input.
+    """Return the normalization of `elements` over their last axis of `width`; saves its input.
 
-    With `gain_only` it has one weight per unit of width, whatever its kind. A weight is stored in `stored_bytes`, by
-    default as an element is.
+    With `gain_only` it has one weight per unit of width, for any kind. A weight is stored in `stored_bytes`, by default
+    in the width of elements.
 
     Source: Ba et al., *Layer normalization*, arXiv 1607.06450; Zhang and Sennrich, *RMSNorm*, arXiv 1910.07467.
     """
@@ -261,7 +261,7 @@ def norm(
     return layer._replace(weight_bytes=stored_bytes * layer.weights)
 
 
-# Conversions of mixed precision, for products whose operands are narrower than stored tensors.
+# Conversions for mixed precision, for products whose operands are narrower than stored tensors.
 
 
 def cast(
@@ -275,11 +275,12 @@ def cast(
     alone: bool,
     flags: Flags,
 ) -> Layer:
-    """Convert weights, input and gradients of a product of `weights`, `inputs` and `outputs` elements.
+    """Return the conversions of a product with `weights`, `inputs` and `outputs` elements.
 
-    Weights are converted once per microbatch, and the copies kept for its backward pass; their gradients go back to the
-    stored type. Inputs come in `source` bytes per element, and gradients of outputs in the width of results; where they
-    are `alone`, converting them takes a pass of its own, otherwise the kernel that makes them writes both.
+    Weights are converted once per microbatch, and the copies are saved for its backward pass; their gradients are
+    converted back to the stored type. Inputs have `source` bytes per element, and gradients of outputs the width of
+    results. If conversions are `alone`, they are separate passes; otherwise the kernel that creates a tensor writes
+    both versions.
 
     Source: Micikevicius et al., *Mixed Precision Training*, arXiv 1710.03740, section 3.
     """
@@ -308,9 +309,9 @@ def cast(
 
 
 class Converted(NamedTuple):
-    """A tensor that is converted: its `elements`, of which a rank converts its `own`, in `source` bytes each.
+    """Tensor to convert: its `elements`, of which a rank converts its `own`, from `source` bytes each.
 
-    `gathered` says whether the others' come from them in 8 bits.
+    `gathered` is True if the rank receives the other elements in 8 bits.
     """
 
     elements: Number
@@ -331,15 +332,15 @@ def cast_to_recipe(
     restored: bool,
     flags: Flags,
 ) -> Layer:
-    """Make operands of 8 or 4 bits of weights, input and gradients of outputs of a product, by kernels of their own.
+    """Return the kernels that convert weights, input and output gradients of a product to operands of 8 or 4 bits.
 
-    The products of gradients need input and gradient in a second layout, where operands have to come with the terms of
-    a sum side by side. A second layout is transposed of the first: one kernel writes both, or, of a tensor that is
-    gathered, each rank converts its own, and all of it is transposed in the backward pass. Where scales are of blocks
-    it is `separate`: each rank makes both of its own, rotated ones by another kernel that reads the tensor again. A
-    `normed` input comes in as many bits from the norm. Where the factor is `measured`, each tensor is read once before
-    it is converted. `restored` is whether the gradient of the input goes back to its type by a pass of its own. Copies
-    of weights are kept, and made in each microbatch where they are not `cached`.
+    Gradient products need input and output gradient in a second layout if the terms of each sum must be contiguous. A
+    second layout is a transpose of the first: one kernel writes both; or, for a gathered tensor, each rank converts its
+    own part, and the whole tensor is transposed in the backward pass. With block scales the layouts are `separate`:
+    each rank creates both for its own part, and rotated ones in another kernel that reads the tensor again. The norm
+    creates a `normed` input in the narrow type already. If scales are `measured`, each tensor is read once before its
+    conversion. If `restored`, a separate pass converts the input gradient back. Copies of weights are saved, and
+    created in each microbatch unless they are `cached`.
 
     Source: Micikevicius et al., *FP8 Formats for Deep Learning*, arXiv 2209.05433, section 3; cuBLAS,
     ``cublasLtMatmul``: 8-bit kernels of processors before Blackwell want A transposed and B not; Transformer Engine 1
@@ -378,9 +379,9 @@ def cast_to_recipe(
 def _made_operand(
     tensor: Converted, operand: float, recipe: Recipe, *, written: bool
 ) -> tuple[Number, int, Number | None]:
-    """Return the bytes that making an operand moves, in how many kernels, and those of a transposition later.
+    """Return the bytes and kernels to create an operand, and the bytes of a later transposition.
 
-    Of what a norm has `written` nothing is made but the transposed layout.
+    For tensors that a norm has `written`, only the transposed layout is created.
     """
     transposed = recipe.layouts == 2 and not recipe.separate
     later = None

@@ -1,4 +1,4 @@
-"""Matrix products: linear layers, attention, fused attention, and products that overlap their collective."""
+"""Matrix products: linear layers, attention, FlashAttention, and products that overlap with their collective."""
 
 from calculon.architecture.layer import (
     COLUMN_INPUT,
@@ -26,9 +26,9 @@ def linear(
     widths: Widths,
     flags: Flags,
 ) -> Layer:
-    """Linear layer ``(m, n) x (n, k)``: 2mnk FLOP in every pass; saves its input.
+    """Return a linear layer ``(m, n) x (n, k)``: 2mnk FLOP in every pass; saves its input.
 
-    `bias` is how many columns have one; adding it is part of the product's pass over its output.
+    `bias` is the number of columns with a bias, which the product adds while it writes its output.
 
     Source: each of the ``m k`` results, ``m n`` and ``n k`` gradients is a dot product, of a multiplication and a sum
     per term; bytes with operands narrower than results: Micikevicius et al., arXiv 1710.03740, section 3.
@@ -58,7 +58,7 @@ def linear(
 def product_traffic(
     weights: Number, inputs: Number, outputs: Number, widths: Widths
 ) -> tuple[Number, Number, Number]:
-    """Return the bytes that the passes of a product with weights move, of so many elements: as of :func:`linear`."""
+    """Return the bytes that the passes of a product with weights move, given its elements; as for :func:`linear`."""
     _, operand, result, _ = widths
     held, read, written = widths.multiplied * weights, operand * inputs, result * outputs
     into_inputs = into_weights = held + read + written
@@ -80,9 +80,9 @@ def batched_matmul(
     dtype_bytes: float,
     flags: Flags,
 ) -> Layer:
-    """`batch` products ``(m, n) x (n, k)`` of two activations: both operands get a gradient.
+    """Return `batch` products ``(m, n) x (n, k)`` of two activations: both operands get a gradient.
 
-    `shared` is how many different second operands there are: key or value heads.
+    `shared` is the number of different second operands: key or value heads (grouped-query attention).
 
     Source: Vaswani et al., arXiv 1706.03762, equation 1; shared heads: Ainslie et al., *GQA*, arXiv 2305.13245.
     """
@@ -103,7 +103,7 @@ def batched_matmul(
     return layer._replace(product=Product(batch, m, n, k), launches=(1, 2, 0))
 
 
-# A linear layer that overlaps its tensor-parallel collective, cut into as many tiles as there are peers.
+# Linear layer that overlaps with its tensor-parallel collective, cut into as many tiles as there are peers.
 
 
 def overlapped_linear(
@@ -121,11 +121,11 @@ def overlapped_linear(
     layouts: int = 1,
     flags: Flags,
 ) -> Layer:
-    """Linear layer ``(m, n) x (n, k)``, `n` and `k` already split, that overlaps its collective.
+    """Return a linear layer ``(m, n) x (n, k)``, `n` and `k` already divided, that overlaps with its collective.
 
-    `bias` is how many of its columns have one. A column-parallel layer sends its input, a row-parallel one its output,
-    both in the width of results, and gathered in that of operands, gradients in so many `layouts`. The gradient of the
-    input is a result. `tiles` is in how many products each pass is cut, each of which reads all weights.
+    `bias` is the number of its columns with a bias. A column-parallel layer sends its input, a row-parallel one its
+    output: both in the width of results, and gathers in the width of operands, gradients in the given number of
+    `layouts`. The input gradient is a result. `tiles` is the number of products in each pass; each reads all weights.
 
     Source: Wang et al., *Overlap communication with dependent computation via decomposition*, ASPLOS 2023,
     doi:10.1145/3567955.3567959.
@@ -155,10 +155,10 @@ def overlapped_linear(
     )
 
 
-# Fused attention: scores, softmax and weighted values in one kernel that never has the score matrix in memory.
+# FlashAttention: scores, softmax and weighted values in one kernel that never materializes the score matrix.
 
 STATISTIC_BYTES = 4
-"""Bytes of the log-sum-exp that is kept per query and head, and of an element of the query gradient's accumulator."""
+"""Bytes of the log-sum-exp saved per query and head, and of an element of the query gradient's accumulator."""
 
 
 def flash_attention(
@@ -176,16 +176,17 @@ def flash_attention(
     dtype_bytes: float,
     flags: Flags,
 ) -> Layer:
-    """Attention of `heads` query heads of width `size` on one rank, each query to `keys` keys on average.
+    """Return attention of `heads` query heads of width `size` on one rank, with `keys` keys per query on average.
 
-    The slowest rank has `slowest` times as many keys for its queries: its time counts, the mean FLOP.
+    The slowest rank has `slowest` times as many keys for its queries; this determines the time, while FLOP are the
+    mean.
 
-    Values, and so the output, have heads of `value_size`; 0: as wide as those of queries and keys. Keys and values are
-    of `key_tokens`, by default those of the queries; of others, other ranks keep them.
+    Value and output heads have the width `value_size`; 0: the width of queries and keys. There are `key_tokens` keys
+    and values, by default as many as queries; other ranks save the keys and values of their tokens.
 
-    Two products forward; five backward (the scores again, and the gradients of values, probabilities, queries and
-    keys), which is 2.5 times as much. Saves queries, keys and values (the output is saved by its reader) and a 4-byte
-    log-sum-exp per query and head; the backward pass accumulates query gradients in 4 bytes.
+    The forward pass has two products; the backward pass has five (recomputed scores, and gradients of values,
+    probabilities, queries and keys), 2.5 times as many FLOP. It saves queries, keys and values (the reader saves the
+    output) and a 4-byte log-sum-exp per query and head; the backward pass accumulates query gradients in 4 bytes.
 
     Source: Dao et al., *FlashAttention*, arXiv 2205.14135, section 3; Dao, *FlashAttention-2*, arXiv 2307.08691,
     section 4 (2.5 times).

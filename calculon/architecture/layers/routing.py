@@ -1,4 +1,4 @@
-"""Layers of a mixture of experts: router, choice, copies of rows, and products of all experts in one kernel."""
+"""Layers of MoE routing: router, top-k choice, copies of rows, and the grouped product of all experts."""
 
 from calculon.architecture.layer import Flags, Layer, Number, Product, Widths
 from calculon.architecture.layers.matmul import product_traffic
@@ -7,10 +7,10 @@ SCORE_BYTES = 4
 """Bytes of the score of an expert: routers compute in 4 (Zoph et al., *ST-MoE*, arXiv 2202.08906, section 3.3)."""
 
 INDEX_BYTES = 1
-"""Bytes of the mark of an expert that is chosen."""
+"""Bytes of the mark of a chosen expert."""
 
 CHOICE_BYTES = 12
-"""Bytes of a row that stay: its score, its token, and its place."""
+"""Bytes saved per row: its score, its token, and its position."""
 
 _CHOICE_KERNELS, _CHOICE_KERNELS_FUSED = 8, 2
 _COPY_KERNELS, _COPY_KERNELS_FUSED = 6, 3
@@ -27,10 +27,10 @@ def router(
     dtype_bytes: float,
     flags: Flags,
 ) -> Layer:
-    """Score each expert for each token: a product in 4 bytes, of which neither pass is large.
+    """Return the scores of the experts for each token: a small product in 4 bytes.
 
-    It reads tokens in `dtype_bytes`; weights and their gradients are in 4 bytes as they move, and stored as others are.
-    What it reads another layer saves. Source: Megatron-LM, ``moe/router.py``, ``--moe-router-dtype fp32``.
+    It reads tokens in `dtype_bytes`; weights and their gradients move in 4 bytes, but weights are stored like others.
+    Another layer saves its input. Source: Megatron-LM, ``moe/router.py``, ``--moe-router-dtype fp32``.
     """
     flops = 2 * tokens * hidden * experts
     weights = hidden * experts + bias
@@ -55,9 +55,9 @@ def router(
 def chosen_experts(
     name: str, tokens: Number, experts: int, each: int, *, fused: bool, flags: Flags
 ) -> Layer:
-    """Turn scores into probabilities, choose the best experts of a token, and count for the loss of balance.
+    """Return the choice of the best experts per token, with probabilities and counts for the load-balancing loss.
 
-    Three passes over the scores and ten FLOP per score; it keeps the scores, and 12 bytes of each row.
+    It takes three passes over the scores and ten FLOP per score; it saves the scores, and 12 bytes per row.
     """
     scores = tokens * experts
     moved = 3 * SCORE_BYTES * scores
@@ -87,9 +87,9 @@ def copied_rows(
     dtype_bytes: float,
     flags: Flags,
 ) -> Layer:
-    """Copy tokens to rows (*permute*), or `back`: add the rows of a token up, whose scores are in them (*unpermute*).
+    """Return the copy of tokens to rows (*permute*), or with `back` the sum of the rows of a token (*unpermute*).
 
-    `elements` are those of tokens, `rows` those of their rows. The backward pass is that of the other.
+    `elements` counts tokens, `rows` their rows; rows contain their scores. Each is the backward pass of the other.
     """
     inputs, outputs = (rows, elements) if back else (elements, rows)
     moved = dtype_bytes * (elements + rows)
@@ -111,7 +111,7 @@ def copied_rows(
 def sorted_rows(
     name: str, elements: Number, *, fused: bool, dtype_bytes: float, flags: Flags
 ) -> Layer:
-    """Order rows by expert that have come rank by rank, or the other way: a copy in each pass.
+    """Return the sorting of received rows by expert, or its inverse: a copy in each pass.
 
     Source: Megatron-LM, ``moe/moe_utils.py``, ``sort_chunks_by_idxs``: a split and a concatenation, or one kernel.
     """
@@ -133,10 +133,10 @@ def sorted_rows(
 def converted_rows(
     name: str, elements: Number, sent: tuple[float, float], result: float, *, flags: Flags
 ) -> Layer:
-    """Convert rows of `result` bytes an element before they are sent, and back: of so many bytes, forward and backward.
+    """Return the conversion of rows from `result` bytes per element before they are sent, and back after that.
 
-    Each of the `elements`, sent and received, is read in one width and written in the other; a pass that sends results
-    as they are has nothing to convert.
+    `sent` contains the bytes per sent element, forward and backward. Each of the `elements`, sent and received, is read
+    in one width and written in the other; a pass that sends results unchanged converts nothing.
     """
     forward, backward = (elements * (result + one) * (one < result) for one in sent)
     return Layer(
@@ -161,11 +161,11 @@ def grouped_linear(
     widths: Widths,
     flags: Flags,
 ) -> Layer:
-    """Multiply `rows` by the ``(n, k)`` weights of their experts: 2 rows n k FLOP in every pass; saves its input.
+    """Return the product of `rows` with the ``(n, k)`` weights of their experts: 2 rows n k FLOP in every pass.
 
-    As :func:`~calculon.architecture.layers.matmul.linear`, but for the weights of all experts, which every pass reads
-    or writes, however few rows they have. A token passes the share `active` of all experts, of which a rank has
-    `experts`; `bias` columns of each have one.
+    It saves its input. It differs from :func:`~calculon.architecture.layers.matmul.linear` in that every pass reads or
+    writes the weights of all experts, even with few rows. A token uses the fraction `active` of all experts, of which a
+    rank has `experts`; each has `bias` columns with a bias.
 
     Source: Gale et al., *MegaBlocks*, arXiv 2211.15841, section 5; CUTLASS, *Grouped Kernel Schedulers*.
     """

@@ -1,6 +1,6 @@
-"""Layers of linear attention: short convolution, the state in chunks, and the norm with a gate after it.
+"""Layers of linear attention: short convolution, chunked state, and the gated norm after it.
 
-Each is one kernel at roofline level: FLOP at the rate of its kind, or memory.
+Each is a single kernel in a roofline model: limited by the FLOP rate of its kind, or by memory.
 """
 
 from typing import NamedTuple
@@ -8,11 +8,12 @@ from typing import NamedTuple
 from calculon.architecture.layer import Flags, Layer, Number
 
 STATE_BACKWARD = 2.5
-"""FLOP of the backward pass over those of the forward one: both gradients of each product, and states once more.
+"""Ratio of backward to forward FLOP: both gradients of each product, and recomputed states.
 
-Assumed at roofline level: of the products forward about half make states, which no implementation keeps. Source: Dao
-and Gu, arXiv 2405.21060, ``ssd_combined.py`` (``_mamba_chunk_scan_combined_bwd``); flash-linear-attention,
-``gated_delta_rule/chunk.py`` (``chunk_gated_delta_rule_bwd``); Qin et al., arXiv 2401.04658, algorithm 2.
+It is an assumption at roofline level: about half of the forward products create states, which no implementation saves.
+Source: Dao and Gu, arXiv 2405.21060, ``ssd_combined.py`` (``_mamba_chunk_scan_combined_bwd``);
+flash-linear-attention, ``gated_delta_rule/chunk.py`` (``chunk_gated_delta_rule_bwd``); Qin et al., arXiv 2401.04658,
+algorithm 2.
 """
 
 SILU = (5, 8)
@@ -20,15 +21,15 @@ SILU = (5, 8)
 
 
 class Core(NamedTuple):
-    """What one token has of the state of linear attention on a rank, in elements unless said otherwise.
+    """Cost of the state of linear attention per token on a rank, in elements unless stated otherwise.
 
     Attributes:
         flops: FLOP of the forward pass.
-        read, written: Inputs, and outputs.
-        between: Bytes that its kernels hand on to each other: states of chunks, and products inside of them.
-        saved: Bytes that stay for the backward pass.
-        weights: Weights of the rank, of all tokens together.
-        counted: FLOP that MFU counts, of a whole block.
+        read, written: Inputs and outputs.
+        between: Bytes exchanged between its kernels: states of chunks, and products within chunks.
+        saved: Bytes saved for the backward pass.
+        weights: Weights of the rank, for all tokens together.
+        counted: FLOP that count for MFU, of a whole block.
     """
 
     flops: Number
@@ -53,11 +54,11 @@ def short_convolution(
     stored_bytes: float,
     flags: Flags,
 ) -> Layer:
-    """Convolve each channel over so many tokens (`taps`), and apply SiLU: one kernel; saves its input.
+    """Return the convolution of each channel over `taps` tokens with SiLU: one kernel; saves its input.
 
-    `taps` weights for each of the `stored` channels, and one more with a `bias`. The backward pass reads input and
-    gradient, and writes the gradient of the input; with `again` it also makes the output once more, which is then not
-    kept by who reads it.
+    It has `taps` weights for each of the `stored` channels, and one more with a `bias`. The backward pass reads input
+    and gradient, and writes the input gradient; with `again` it also recomputes the output, which its reader then need
+    not save.
 
     Source: Yang et al., arXiv 2412.06464, section 3.4; Dao and Gu, arXiv 2405.21060, section 7;
     Dao-AILab/causal-conv1d.
@@ -86,10 +87,11 @@ def short_convolution(
 def linear_core(
     name: str, tokens: Number, core: Core, *, dtype_bytes: float, stored_bytes: float, flags: Flags
 ) -> Layer:
-    """Write and read the state of linear attention, in chunks of tokens.
+    """Return the kernels that write and read the state of linear attention, in chunks of tokens.
 
-    Forward it reads inputs, writes outputs, and what is `between` its kernels once each. The backward pass makes that
-    again and its gradients, reads inputs and the gradient of outputs, and writes those of inputs.
+    The forward pass reads inputs, writes outputs, and writes and reads the data `between` its kernels once. The
+    backward pass recomputes these data, computes their gradients, reads inputs and output gradients, and writes input
+    gradients.
     """
     flops = tokens * core.flops
     inputs, outputs = tokens * core.read, tokens * core.written
@@ -124,9 +126,9 @@ def gated_norm(
     stored_bytes: float,
     flags: Flags,
 ) -> Layer:
-    """Normalise by the root mean square, times a gain of `width` and the SiLU of a gate: one kernel; saves both inputs.
+    """Return RMSNorm with a gain of `width`, multiplied by the SiLU of a gate: one kernel; saves both inputs.
 
-    RMSNorm: 4, 7 and 3 FLOP per element (forward, input, gain); the gate: 6 forward, 11 backward, as of SwiGLU.
+    RMSNorm: 4, 7 and 3 FLOP per element (forward, input, gain); the gate: 6 forward, 11 backward, as in SwiGLU.
 
     Source: Dao and Gu, arXiv 2405.21060, section 7; Yang et al., arXiv 2412.06464, section 3.4.
     """

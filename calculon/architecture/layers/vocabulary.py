@@ -1,4 +1,4 @@
-"""Layers of the vocabulary: token embedding, learned positions, and the cross-entropy loss of the LM head."""
+"""Layers of the vocabulary: token embedding, learned positions, and cross-entropy loss of the LM head."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -6,13 +6,13 @@ from typing import NamedTuple
 from calculon.architecture.layer import Layer, Number
 
 FLOAT_BYTES = 4
-"""Bytes of an element of the loss, and of the embedding's gradient."""
+"""Bytes per element of the loss, and of the embedding's gradient."""
 
 
 def lookup(name: str, tokens: Number, hidden: int, rows: Number, *, dtype_bytes: float) -> Layer:
-    """Token embedding: one of `rows` rows per token is read and written, and its gradient added up.
+    """Return the token embedding: it reads and writes one of `rows` rows per token, and accumulates its gradient.
 
-    The gradient is a table as large as the weights, written once per pass. Source: Shoeybi et al., arXiv 1909.08053,
+    The gradient is a table of the size of the weights, written once per pass. Source: Shoeybi et al., arXiv 1909.08053,
     section 3 (the vocabulary is split over tensor parallelism).
     """
     elements = tokens * hidden
@@ -33,7 +33,7 @@ def lookup(name: str, tokens: Number, hidden: int, rows: Number, *, dtype_bytes:
 
 
 def positions(name: str, elements: Number, rows: int, hidden: int, *, dtype_bytes: float) -> Layer:
-    """Add learned positions, of which every rank has all `rows`: one FLOP per element and pass."""
+    """Return the addition of learned positions, with all `rows` on every rank: one FLOP per element and pass."""
     weights = float(rows * hidden)
     moved = dtype_bytes * (2 * elements + weights)
     return Layer(
@@ -51,13 +51,13 @@ def positions(name: str, elements: Number, rows: int, hidden: int, *, dtype_byte
 
 
 class Loss(NamedTuple):
-    """What an implementation of the loss moves and holds per logit: logits, and values of 4 bytes.
+    """Traffic and memory of an implementation of the loss per logit: logits, and values of 4 bytes.
 
     Attributes:
-        forward, backward: Values moved: of the width of logits, and of 4 bytes; conversions between both come on top.
-        kept, grad: Values of 4 bytes beside the logits until the backward pass, and its gradient.
-        copies: Whether narrower logits are converted to 4 bytes, and the gradient back.
-        launches: Kernels forward and backward, conversions apart.
+        forward, backward: Values moved, in the width of logits and in 4 bytes, without conversions between both.
+        kept, grad: 4-byte values in addition to the logits, saved until the backward pass, and of the gradient.
+        copies: True if narrower logits are converted to 4 bytes, and the gradient back.
+        launches: Kernels forward and backward, without conversions.
     """
 
     forward: tuple[int, int]
@@ -68,7 +68,7 @@ class Loss(NamedTuple):
     launches: tuple[int, int] = (1, 1)
 
     def moved(self, width: float) -> tuple[float, float]:
-        """Return bytes moved per logit of `width` bytes, forward and backward."""
+        """Return the bytes moved per logit of `width` bytes, forward and backward."""
         cast = width + FLOAT_BYTES if self.copies and width < FLOAT_BYTES else 0
         (logits, floats), (gradients, others) = self.forward, self.backward
         return (
@@ -77,27 +77,27 @@ class Loss(NamedTuple):
         )
 
     def launched(self, width: float) -> tuple[int, int, int]:
-        """Return the kernels that its passes launch."""
+        """Return the number of kernels of each pass."""
         cast = int(self.copies and width < FLOAT_BYTES)
         return self.launches[0] + cast, self.launches[1] + cast, 0
 
     def held(self, width: float) -> tuple[float, float]:
-        """Return bytes held per logit of `width` bytes: kept for the backward pass, and its gradient."""
+        """Return the bytes held per logit of `width` bytes: saved for the backward pass, and of the gradient."""
         floats = self.kept + (self.copies and width < FLOAT_BYTES)
         return width + FLOAT_BYTES * floats, FLOAT_BYTES * self.grad
 
 
 EAGER_LOSS = Loss(forward=(0, 4), backward=(0, 5), kept=1, grad=1, copies=True, launches=(2, 2))
-"""PyTorch's, of logits converted to 4 bytes: logarithm of the softmax (reads three times, writes), its entry of the
-target; backward zeros, a sum over the gradient, and the gradient from both. It holds logits, copy, logarithm and
-gradient. Source: aten/src/ATen/native/cuda/SoftMax.cu; Hugging Face transformers, ``ForCausalLMLoss``."""
+"""PyTorch's loss on logits converted to 4 bytes: log-softmax (reads three times, writes), its entry of the target;
+backward zeros, a sum over the gradient, and the gradient from both. It holds logits, copy, logarithm and gradient.
+Source: aten/src/ATen/native/cuda/SoftMax.cu; Hugging Face transformers, ``ForCausalLMLoss``."""
 
 MEGATRON_LOSS = Loss(forward=(0, 8), backward=(0, 2), copies=True, launches=(5, 1))
-"""Megatron-LM's, of a vocabulary that ranks share: largest logit, difference, exponential, sum and division, each over
-the same 4-byte copy, which becomes the gradient. Source: megatron/core/tensor_parallel/cross_entropy.py."""
+"""Megatron-LM's loss with a vocabulary that ranks share: largest logit, difference, exponential, sum and division, each
+over the same 4-byte copy, which becomes the gradient. Source: megatron/core/tensor_parallel/cross_entropy.py."""
 
 FUSED_LOSS = Loss(forward=(2, 0), backward=(2, 0))
-"""Reads logits twice; the gradient takes their place. Source: Hsu et al., *Liger Kernel*, arXiv 2410.10989, 3.2."""
+"""Loss that reads logits twice; the gradient overwrites them (Hsu et al., *Liger Kernel*, arXiv 2410.10989, 3.2)."""
 
 LOSSES: Mapping[str, Loss] = {
     "eager": EAGER_LOSS,
@@ -108,7 +108,7 @@ LOSSES: Mapping[str, Loss] = {
 
 
 def cross_entropy(name: str, logits: Number, *, impl: str, dtype_bytes: float) -> Layer:
-    """Softmax and loss over the vocabulary: 5 FLOP per logit forward, 8 backward; `impl` is one of :data:`LOSSES`."""
+    """Return softmax and loss over the vocabulary: 5 FLOP per logit forward, 8 backward (`impl`: :data:`LOSSES`)."""
     loss = LOSSES[impl]
     forward, backward = loss.moved(dtype_bytes)
     kept, grad = loss.held(dtype_bytes)

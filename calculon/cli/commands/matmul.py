@@ -24,7 +24,7 @@ from calculon.render.text_tables import FORMATS, Column, Table
 from calculon.render.texts import bandwidth, percent
 
 if TYPE_CHECKING:
-    from calculon.estimate.product import BesideCopy, MatrixProduct
+    from calculon.estimate.product import ConcurrentCopy, MatrixProduct
 
 
 def configure(parser: Parser) -> None:
@@ -76,13 +76,13 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         if arguments.format:
             wanted = "--format for what is printed, or --output"
             raise SpecError("matmul", Problem("", wanted, "both"))
-    from calculon.estimate.product import beside_copy, datatype_of, matrix_product
+    from calculon.estimate.product import datatype_of, matrix_product, with_concurrent_copy
     from calculon.inputs import system
 
     machine = system(with_changes(arguments.changes, system=arguments.system)["system"])
     datatype = datatype_of(machine, arguments.datatype)
     product = matrix_product(machine, arguments.m, arguments.n, arguments.k, datatype)
-    beside = None if arguments.copy is None else beside_copy(product, arguments.copy)
+    beside = None if arguments.copy is None else with_concurrent_copy(product, arguments.copy)
     row = _row(product, beside)
     table = Table(tuple(Column(key, key, right=True) for key in row), [row])
     if output is not None:
@@ -95,7 +95,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     return 0
 
 
-def _row(product: "MatrixProduct", beside: "BesideCopy | None") -> dict[str, Any]:
+def _row(product: "MatrixProduct", beside: "ConcurrentCopy | None") -> dict[str, Any]:
     """Return everything that is known, in seconds, bytes, TFLOP/s and GB/s."""
     row: dict[str, Any] = {
         "system": product.system.name,
@@ -124,7 +124,7 @@ def _row(product: "MatrixProduct", beside: "BesideCopy | None") -> dict[str, Any
     }
 
 
-def _page(product: "MatrixProduct", beside: "BesideCopy | None") -> Iterator[Block]:
+def _page(product: "MatrixProduct", beside: "ConcurrentCopy | None") -> Iterator[Block]:
     """Yield the product, and the cost of a copy at the same time."""
     rate = scaled(product.flops / product.time, "FLOP/s", digits=1)
     traffic = scaled(product.accessed, "B", binary=True)

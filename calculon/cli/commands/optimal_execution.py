@@ -250,7 +250,7 @@ def _show_plans(best: "list[SearchResult]", arguments: argparse.Namespace, log: 
         places = apart([execution for execution, _ in winners])[:_SHOWN]
     executions, stats = zip(*(winners[place] for place in places), strict=True)
     ties = [
-        not order.told_apart and rank != result.fastest
+        not order.distinguishable and rank != result.fastest
         for result in best
         for rank, order in enumerate(result.orders)
     ]
@@ -331,7 +331,7 @@ def _explain(results: "list[SearchResult]", asked: "list[Search]", log: Log) -> 
     from calculon.advise.infeasibility import PROPOSED, infeasibility_report
     from calculon.declarations.statistics import RISK
     from calculon.render.document import Grid
-    from calculon.search.effect import COMMAND_LINE
+    from calculon.search.override_checks import COMMAND_LINE
 
     most = max(range(len(results)), key=lambda place: results[place].space.num_procs)
     result, where = results[most], asked[most].ranking().where

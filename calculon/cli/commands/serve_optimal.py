@@ -20,7 +20,7 @@ from calculon.cli.serving_options import OPTIONS, add_fields, add_workload, assu
 from calculon.declarations.files import csv_text, document_suffix
 
 if TYPE_CHECKING:
-    from calculon.search.deployments.deployments_found import DeploymentSearch
+    from calculon.search.deployments.deployment_search import DeploymentSearch
 
 FORMATS = ("text", "csv", "json")
 SUFFIXES = (".json", ".csv", ".parquet")
@@ -149,7 +149,7 @@ def _file(arguments: argparse.Namespace) -> str | None:
 def _search(arguments: argparse.Namespace) -> "DeploymentSearch":
     """Run the search that the arguments ask for."""
     from calculon.inputs import Changed
-    from calculon.search.deployments import deployment_words
+    from calculon.search.deployments import deployment_vocabulary
     from calculon.search.deployments.serving_search import OBJECTIVE, make_space, searched
 
     changes = parsed(arguments.changes, KINDS)
@@ -160,8 +160,8 @@ def _search(arguments: argparse.Namespace) -> "DeploymentSearch":
         Changed.of(arguments.system, changes["system"]),
         arguments.workload,
         stated_by(OPTIONS, arguments) | changes["workload"],
-        deployment_words.parsed("--fix", arguments.fix),
-        deployment_words.parsed("--add", arguments.add),
+        deployment_vocabulary.parsed("--fix", arguments.fix),
+        deployment_vocabulary.parsed("--add", arguments.add),
         front=bool(pareto),
         apart=arguments.apart,
         named=("--fix", "--add"),

@@ -27,8 +27,8 @@ from calculon.validate import error_summary as summary
 from calculon.validate.baseline import Moves, classes_above, moves, read_baseline
 from calculon.validate.error_summary import published_tables
 from calculon.validate.measured_and_predicted import Result, compare
-from calculon.validate.own_rows import TEMPLATE, compare_rows, rows_help
 from calculon.validate.published_study import Library
+from calculon.validate.user_rows import TEMPLATE, compare_rows, rows_help
 
 FORMATS = ("text", "json", "csv", "markdown", "html")
 EXCEEDED = 1

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from calculon.base.arrays import derived
+from calculon.base.arrays import cached_property
 from calculon.base.frozen import dataclass
 from calculon.base.units import MIB, Array, Bytes, Count, Fraction
 from calculon.cost.data.synced import NOTHING, SyncedBlock, SyncedBytes
@@ -98,14 +98,14 @@ class ClassCollectives:
         self.sharding, self.cost, self.experts = sharding, cost, experts
         self.schedule, self.system = cost.schedule, cost.system
 
-    @derived
+    @cached_property
     def all(self) -> ProcessGroup:
         """All replicas."""
         if self.experts:
             return expert_replicas(self.schedule, self.system, self.schedule.expert_data_par)
         return data_group(self.schedule, self.system, self.schedule.data_ranks)
 
-    @derived
+    @cached_property
     def _sharing(self) -> ProcessGroup:
         """The ranks that share a sharded tensor."""
         return shard_group(self.sharding, self.schedule, self.system, experts=self.experts)
@@ -302,7 +302,7 @@ class DataCollectives:
 
     # -- batch --------------------------------------------------------------------------------------------------------
 
-    @derived
+    @cached_property
     def batch(self) -> Array:
         """All collectives of a batch on the stage where they take longest."""
         if self.sharding.weights:
@@ -328,12 +328,12 @@ class DataCollectives:
         groups = np.ceil(self.schedule.microbatches / self.schedule.columns.grad_group)
         return np.where(self.sharding.reduces_each_microbatch(self.schedule), groups, 1.0)
 
-    @derived
+    @cached_property
     def buckets(self) -> tuple[Buckets, ...]:
         """Buckets of the first stage and, with a pipeline, of the last."""
-        if not np.any(self.schedule.ends_apart):
+        if not np.any(self.schedule.separate_ends):
             return (self._buckets(self.embedding, self.head),)
-        single = ~self.schedule.ends_apart
+        single = ~self.schedule.separate_ends
         first = self._buckets(self.embedding, self.head.where(single))
         return first, self._buckets(self.embedding.where(single), self.head)
 
@@ -379,7 +379,7 @@ class DataCollectives:
             before = np.where(bucket > 0, blocks * (1 - rest / whole), before)
         return Buckets(others, last, before)
 
-    @derived
+    @cached_property
     def update(self) -> Update:
         """New weights, gathered after the step."""
         return Update(
@@ -388,7 +388,7 @@ class DataCollectives:
             self._part(self.dense.gather, self.head.weight),
         )
 
-    @derived
+    @cached_property
     def units(self) -> Units:
         """ZeRO-3, FSDP and layer-wise sharding: weights are gathered unit by unit for each pass of each microbatch.
 
@@ -407,7 +407,7 @@ class DataCollectives:
             head_reduce=self._part(ends.reduce, self.head.gradient),
         )
 
-    @derived
+    @cached_property
     def of_microbatch(self) -> Array:
         """All collectives of a microbatch with sharded weights."""
         units = self.units
@@ -424,7 +424,7 @@ class DataCollectives:
     ) -> Array:
         """Return the sum of a quantity of embedding and head, or the longer one if they are on different stages."""
         embedding, head = quantity(self)
-        piped = self.schedule.ends_apart
+        piped = self.schedule.separate_ends
         return np.where(piped, self._of_longer(quantity), embedding + head)
 
     def _of_longer(self, stages: Callable[["DataCollectives"], tuple[Array, Array]]) -> Array:

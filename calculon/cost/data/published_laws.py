@@ -117,7 +117,7 @@ def _embedding_head_traffic(
     embedding_head: SyncedEmbeddingHead, cost: CollectiveCost
 ) -> _EmbeddingHeadTraffic:
     """Return the cost of embedding and head; a tied table on one stage is reduced once, after both have used it."""
-    piped = cost.schedule.ends_apart
+    piped = cost.schedule.separate_ends
 
     def apart(cost: CollectiveCost) -> tuple[Array, Array]:
         def of(end: SyncedBytes) -> Array:

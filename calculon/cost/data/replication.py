@@ -100,7 +100,7 @@ class Replication:
 
     def _of_embedding_and_head(self, embedding: Seconds, head: Seconds) -> Seconds:
         """Return the sum of the times of embedding and head, or the longer one if they are on different stages."""
-        piped = self.schedule.ends_apart
+        piped = self.schedule.separate_ends
         return np.where(piped, np.maximum(embedding, head), embedding + head)
 
     def _with_sharded_weights(self) -> tuple[Seconds, Seconds]:

@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from calculon.base.arrays import derived
+from calculon.base.arrays import cached_property
 from calculon.base.records import apply
 from calculon.base.units import Array, Seconds
 from calculon.cost.data.strategies import STRATEGIES
@@ -56,7 +56,7 @@ class StageTraffic:
         layout = self._schedule.layout
         return [np.array(True)] if layout is None else [count > 0 for count in layout.count]
 
-    @derived
+    @cached_property
     def stalled(self) -> list[Seconds]:
         """Time that each microbatch waits for its traffic, by kind of stage."""
         return [np.asarray(sync.stalled) for sync in self._syncs]
@@ -112,7 +112,7 @@ class StageTraffic:
                 most, longest = np.where(longer, count, most), np.where(longer, time, longest)
         return np.where(schedule.reduces & schedule.training, most, 0.0)
 
-    @derived
+    @cached_property
     def _syncs(self) -> list[GradientSync]:
         """Traffic of a batch, by kind of stage."""
         known: dict[tuple[object, ...], Array] | None = {} if len(self._stages) > 1 else None

@@ -117,7 +117,7 @@ class ExplicitStrategy(DataParallelStrategy):
         self, synced: SyncedBlock, embedding_head: SyncedEmbeddingHead | None, cost: CollectiveCost
     ) -> DataCollectives:
         """Return the data-parallel collectives."""
-        piped = cost.schedule.ends_apart
+        piped = cost.schedule.separate_ends
         ends = (NOTHING, NOTHING) if embedding_head is None else embedding_head.apart(piped)
         if synced.experts is not None:  # experts may have replicas when the model has one
             several = cost.schedule.data_ranks > 1

@@ -167,9 +167,9 @@ class BackwardPass:
 def synced_block(block: BlockCost, schedule: Schedule) -> SyncedBlock:
     """Return the gradient and parameter bytes that replicas synchronise of a block."""
     sent, gradient = block.forms.sent, block.gradient_message
-    if not schedule.has_experts_apart:
+    if not schedule.has_separate_experts:
         return SyncedBlock(dense=SyncedBytes(weight=sent, gradient=gradient))
-    apart, reduced = schedule.experts_apart, gradient / block.weight
+    apart, reduced = schedule.separate_experts, gradient / block.weight
     of_experts = np.where(apart, block.forms.sent_experts, 0.0)
     experts = SyncedBytes(
         weight=of_experts, gradient=np.where(apart, block.expert_weight, 0.0) * reduced
@@ -183,8 +183,8 @@ def synced_block(block: BlockCost, schedule: Schedule) -> SyncedBlock:
 def held_block(block: BlockCost, optimizer: OptimizerCost, schedule: Schedule) -> HeldBlock:
     """Return the bytes of weights and gradients that a rank holds of a block."""
     experts = None
-    if schedule.has_experts_apart:
-        apart, reduced = schedule.experts_apart, block.gradient_message / block.weight
+    if schedule.has_separate_experts:
+        apart, reduced = schedule.separate_experts, block.gradient_message / block.weight
         weight = np.where(apart, block.expert_weight, 0.0)
         waiting = np.where(apart, optimizer.expert_weight_grad, 0.0)
         experts = HeldBlock(

@@ -78,7 +78,7 @@ def pipeline_time(
         between = schedule.training & (schedule.pipeline_par > 1)
         link = link + np.where(between, time(network, "all_reduce", mirrored, two), 0.0)
     if shared is not None:
-        between = schedule.training & schedule.ends_apart
+        between = schedule.training & schedule.separate_ends
         link = link + np.where(between, time(network, "all_reduce", shared, two), 0.0)
     return link
 
@@ -123,7 +123,7 @@ def pipeline_volume(
         )
     if shared is None:
         return moved
-    between = schedule.training & schedule.ends_apart
+    between = schedule.training & schedule.separate_ends
     return moved + np.where(between, volume(network, "all_reduce", shared, two), 0.0)
 
 

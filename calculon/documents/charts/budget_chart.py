@@ -9,7 +9,7 @@ from calculon.declarations.origin import stated_name
 from calculon.render.canvas import wrapped
 from calculon.render.chart import Axis, Chart, Line, Mark, Notes, Panel, Rule, dots, line_look
 from calculon.render.chart_axes import value_axis
-from calculon.render.label_places import placed
+from calculon.render.label_places import place_labels
 from calculon.render.texts import token_count
 
 _WIDTH, _HEIGHT = 6.4, 4.2  # inches
@@ -176,4 +176,4 @@ def _names(
         texts=[f"{one['num_procs']:,}" for one in order],
         size=7.0,
     )
-    return placed(notes, x, y, (_WIDTH, _HEIGHT), marks)
+    return place_labels(notes, x, y, (_WIDTH, _HEIGHT), marks)

@@ -14,10 +14,10 @@ from calculon.render.chart import (
     Mark,
     Notes,
     Panel,
-    Pointed,
+    PointInfo,
     categories,
     dots,
-    told,
+    point_attributes,
 )
 from calculon.render.chart_axes import Quantity
 
@@ -28,7 +28,7 @@ _FAR = 2.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell(Pointed):
+class Cell(PointInfo):
     """Pair of degrees, with the best plan in words, or the reason why there is none.
 
     Attributes:
@@ -163,7 +163,7 @@ def _values(found: Heatmap) -> Cells:
         scale=_SCALE,
         limits=(1.0, _FAR),
         bold=None if best is None else found.place(best),
-        **told(flat),
+        **point_attributes(flat),
     )
 
 
@@ -179,7 +179,7 @@ def _crosses(found: Heatmap) -> Iterator[Mark]:
     noted = [(row, column, cell.note) for (row, column), cell in zip(places, missing, strict=True)]
     # Crosses move up to leave space for the reason below.
     crosses = [(column, row + (0.15 if note else 0)) for row, column, note in noted]
-    yield dots(crosses, "thin cross", name=words, color="grey", **told(missing))
+    yield dots(crosses, "thin cross", name=words, color="grey", **point_attributes(missing))
     if noted := [one for one in noted if one[2]]:
         yield Notes(
             x=[column for _, column, _ in noted],

@@ -8,7 +8,17 @@ import numpy as np
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array
 from calculon.declarations.named_values import PUBLISHED
-from calculon.render.chart import Axis, Chart, Line, Mark, Notes, Panel, Pointed, dots, told
+from calculon.render.chart import (
+    Axis,
+    Chart,
+    Line,
+    Mark,
+    Notes,
+    Panel,
+    PointInfo,
+    dots,
+    point_attributes,
+)
 from calculon.render.chart_axes import Quantity, count_axis, log_axis, time_unit, widened
 
 CELLS = (360, 240)
@@ -24,7 +34,7 @@ COUNTS = "num_procs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanPoint(Pointed):
+class PlanPoint(PointInfo):
     """Plan on the chart, with its statistics in words.
 
     Attributes:
@@ -147,7 +157,7 @@ class _Plans:
             color=color,
             sizes=sizes,
             hollow=hollow,
-            **told(plans),
+            **point_attributes(plans),
         )
 
     def front(self, plans: Sequence[PlanPoint], name: str) -> Iterator[Mark]:

@@ -8,7 +8,7 @@ from calculon.base.records import column
 from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.statistics import CorrectedStats
 from calculon.documents.plans_table import figure
-from calculon.render.chart import Axis, Chart, Line, Mark, Panel, Pointed, line_look
+from calculon.render.chart import Axis, Chart, Line, Mark, Panel, PointInfo, line_look
 from calculon.render.chart_axes import Quantity, count_axis, log_axis, value_axis
 
 RATE, EFFICIENCY = "sample_rate", "total_efficiency"
@@ -17,7 +17,7 @@ _IDEAL = "linear scaling"
 
 
 @dataclass(frozen=True, slots=True)
-class Point(Pointed):
+class Point(PointInfo):
     """Best plan on a number of processors, with its figures in words, or the reason why there is none.
 
     Attributes:

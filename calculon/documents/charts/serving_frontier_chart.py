@@ -11,7 +11,7 @@ from calculon.documents.serving_frontier_page import all_types, counts_words, po
 from calculon.documents.serving_page import duration_of, rate, requests_words
 from calculon.render.chart import Chart, Line, Mark, Notes, Panel, Rule, dots, line_look
 from calculon.render.chart_axes import value_axis
-from calculon.render.label_places import placed
+from calculon.render.label_places import place_labels
 
 _WIDTH, _HEIGHT = 6.4, 4.2  # inches
 _SPREAD = 20.0  # ratio of values from which on their axis is logarithmic
@@ -68,7 +68,7 @@ def serving_frontier(
     across, up = _places([one.point for one in labels])
     colors = [one.color for one in labels]
     notes = Notes(x=across, y=up, texts=[one.text for one in labels], color=colors, size=6.5)
-    marks.append(placed(notes, x, y, (_WIDTH, _HEIGHT), marks))
+    marks.append(place_labels(notes, x, y, (_WIDTH, _HEIGHT), marks))
     asked = [requests_words(load), *(types if len(types) == 1 else ())]
     return Chart(
         title=f"{document['model']} on {counts_words(document['num_procs'])}",

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from calculon import inputs
-from calculon.advise.answer import own_plan
+from calculon.advise.answer import baseline_plan
 from calculon.base.errors import SpecError
 from calculon.base.frozen import dataclass
 from calculon.declarations.axes import PUBLISHED_DEGREES
@@ -29,7 +29,7 @@ from calculon.explore.serving.asked_deployments import (
 from calculon.explore.serving.served_words import DEPLOYMENT, REQUESTS
 from calculon.explore.view_names import SERVING
 from calculon.plan.plan import NAMES
-from calculon.search.restrict import parse
+from calculon.search.overrides import parse
 from calculon.search.space import Values
 from calculon.search.within_risk import states_risk
 from calculon.serving.records.deployment import Deployment
@@ -114,7 +114,7 @@ def readable(state: State, answers: Answers) -> State:
     if not state.plan or answers.plan(state).legal:
         return state
     try:
-        own_plan(answers.question(state), hints=False)
+        baseline_plan(answers.question(state), hints=False)
     except SpecError:
         return replace(state, plan={})
     return state

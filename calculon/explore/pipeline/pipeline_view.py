@@ -28,9 +28,9 @@ from calculon.explore.page_state import State
 from calculon.explore.part import Part, PartKind, html
 from calculon.explore.pipeline.block_parts import BLOCK_PARTS
 from calculon.render.document import (
-    Beside,
     Grid,
     Section,
+    SideBySide,
     Styled,
     bold,
     dim,
@@ -169,7 +169,7 @@ def _one_stage(state: State, answers: Answers) -> Part | None:
     )
 
 
-def _stage_tables(found: Estimate, result: Result, number: int) -> Beside:
+def _stage_tables(found: Estimate, result: Result, number: int) -> SideBySide:
     """Return the passes of a stage, its memory, and what its iteration waits for."""
     stage, digits, word = found.stages[number], result.digits, _word(found.stages)
     times = {
@@ -197,7 +197,7 @@ def _stage_tables(found: Estimate, result: Result, number: int) -> Beside:
     if exposed := exposed_grid(result):
         where = f"on the {word} that limits it" if len(found.stages) > 1 else ""
         columns.append((Section("Exposed in an iteration", (exposed,), where, opened=True),))
-    return Beside(tuple(columns), 0)
+    return SideBySide(tuple(columns), 0)
 
 
 # What the address asks for

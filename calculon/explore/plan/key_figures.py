@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from calculon.advise.answer import TOKENS
-from calculon.advise.candidate import of_estimate, trainings
+from calculon.advise.candidate import candidate_of, trainings
 from calculon.base.records import Plain
 from calculon.base.units import chance
 from calculon.declarations.plan_words import plan_words
@@ -58,7 +58,7 @@ def _training(state: State, answers: Answers, estimate: Estimate) -> Plain:
     """Return the run by a plan, of the tokens of the question or of the usual ones."""
     question = answers.question(state)
     lengths = question.tokens or TOKENS, question.tokens_per_step
-    plans = [of_estimate(estimate)]
+    plans = [candidate_of(estimate)]
     (run,) = trainings(plans, question.campaign, question.model, question.system, *lengths)
     return run
 

@@ -5,7 +5,7 @@ from math import ceil, isnan
 from typing import Any
 
 from calculon.advise.fixes import Fix
-from calculon.advise.in_words import figures, plan_in_words
+from calculon.advise.in_words import memory_and_time, plan_in_words
 from calculon.advise.infeasibility import fix_in_words
 from calculon.advise.space_fixes import SpaceFix
 from calculon.base.errors import Infeasible, SpecError
@@ -80,7 +80,7 @@ def _proposed(state: State, answers: Answers, one: Fix, before: Mapping[str, Any
     notes += [f"unusual: {reasons.get(text, text)}" for text in one.unusual]
     changes = ", ".join(change_words(n, before[n], value) for n, value in one.changes.items())
     link = state.link(plan=answers.own(state, fields), **asked)
-    cost = f"{figures(one.found)}{slower}"
+    cost = f"{memory_and_time(one.found)}{slower}"
     return _offer(changes, link, "\n".join((cost, "; ".join(notes))).strip())
 
 
@@ -96,7 +96,7 @@ def _infeasible(state: State, answers: Answers) -> Part:
         _offer(
             fix_in_words(one, found.space),
             _fixed(state, answers, one, found.space),
-            f"{plan_in_words(one.found.execution)} ({figures(one.found)})",
+            f"{plan_in_words(one.found.execution)} ({memory_and_time(one.found)})",
         )
         for one in found.fixes
     ]

@@ -17,7 +17,7 @@ from calculon.explore.page_state import State
 from calculon.explore.part import Part, PartKind
 from calculon.explore.plan.key_figures import key_figures, words_of
 from calculon.explore.plan.plan_changes import against, mend, single_changes
-from calculon.render.chart import linked, named
+from calculon.render.chart import legend_entries, linked
 from calculon.render.digits import WITHOUT_INTERVAL, Digits
 from calculon.render.document import Block, Facts, Section, Swatches, dim, numbers, words
 
@@ -108,7 +108,7 @@ def _memory(state: State, answers: Answers) -> Part | None:
     chart = stage_memory(sizes, stages[0].available[0], result, state.title)
     if shown_runs := result is not None:
         chart = linked(chart, [_of_stage(state, one.stage) for one in stages])
-    entries = tuple((str(mark.color), mark.name) for mark in named(chart.panels))
+    entries = tuple((str(mark.color), mark.name) for mark in legend_entries(chart.panels))
     return Part(
         title="Memory of each stage" if len(stages) > 1 else "Memory",
         blocks=(

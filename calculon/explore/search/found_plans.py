@@ -70,7 +70,7 @@ class FoundPlans:
 
     def tied(self, rank: int) -> bool:
         """Return whether measured runs do not tell a plan apart from the fastest, which is another."""
-        return rank != self.found.fastest and not self.found.orders[rank].told_apart
+        return rank != self.found.fastest and not self.found.orders[rank].distinguishable
 
     @property
     def shown(self) -> Column:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from calculon.advise.candidate import of_estimate
+from calculon.advise.candidate import candidate_of
 from calculon.advise.infeasibility import why_none
 from calculon.base.errors import CalculonError, in_words
 from calculon.base.records import Column as Statistic
@@ -49,7 +49,7 @@ from calculon.render.document import Block, Facts, Grid, Section, Styled, dim, h
 from calculon.render.text_tables import Column, Table
 from calculon.render.texts import percent
 from calculon.search.objective import Objective, known_statistic
-from calculon.search.restrict import FIXABLE
+from calculon.search.overrides import FIXABLE
 from calculon.search.search_counts import FEASIBLE
 from calculon.search.search_result import SearchResult
 
@@ -179,7 +179,7 @@ def _statistic(it: Asked, name: str) -> Statistic:
 
 def _shown(plans: FoundPlans, shown: Estimate) -> str:
     """Say how the plan of the page compares with the best."""
-    stats = of_estimate(shown).stats
+    stats = candidate_of(shown).stats
     if (value := stats.get(plans.shown.name)) is None:
         return ""
     if _same(plans.winners[0][0], shown):
@@ -396,7 +396,7 @@ def _own_point(state: State, answers: Answers, it: Asked) -> PlanPoint | None:
     shown = answers.plan(state)
     if not state.plan or shown.estimate is None:
         return None
-    stats = of_estimate(shown.estimate).stats
+    stats = candidate_of(shown.estimate).stats
     y, x = (_statistic(it, name.partition(":")[0]) for name in axes(state))
     across, up = (stats.get(one.name) for one in (x, y))
     if across is None or up is None:

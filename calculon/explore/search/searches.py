@@ -17,16 +17,16 @@ from calculon.explore.page_state import OPTIONS, State
 from calculon.explore.visits import seen
 from calculon.plan.columns import field_of
 from calculon.search.best_first import count_space
+from calculon.search.conditions import Condition
 from calculon.search.driver import run
-from calculon.search.effect import check_left
 from calculon.search.objective import Objective
+from calculon.search.override_checks import check_left
+from calculon.search.overrides import parse
 from calculon.search.ranking import Best, BestOfEach, Ranking
 from calculon.search.request import make_ranking, one_stretch
-from calculon.search.restrict import parse
+from calculon.search.rule_dependencies import allowed_values
 from calculon.search.search_result import SearchResult
 from calculon.search.space import Space, Values
-from calculon.search.watched import allowed_values
-from calculon.search.where import Condition
 
 FEW = 100_000
 """Executions up to which the best of each split are found about as soon as the best of all."""

@@ -18,9 +18,9 @@ from calculon.explore.answers import Answers
 from calculon.explore.offer import MODEL
 from calculon.explore.page_state import State
 from calculon.explore.serving.served_words import DEPLOYMENT, REQUESTS
+from calculon.search.deployments.deployment_search import DeploymentSearch
 from calculon.search.deployments.deployment_space import DeploymentSpace
-from calculon.search.deployments.deployment_words import CHOICES, SCHEDULING, SPLIT, checked
-from calculon.search.deployments.deployments_found import DeploymentSearch
+from calculon.search.deployments.deployment_vocabulary import CHOICES, SCHEDULING, SPLIT, checked
 from calculon.search.deployments.serving_search import OBJECTIVE, make_space, searched
 from calculon.serving.records.deployments import COUNT
 from calculon.serving.records.load import SATURATED, Workload

@@ -32,11 +32,11 @@ from calculon.render.document import (
     Section,
     Styled,
     dim,
-    inside,
+    inner_blocks,
     words,
 )
 from calculon.render.text_tables import Table
-from calculon.search.deployments.deployments_found import DeploymentSearch
+from calculon.search.deployments.deployment_search import DeploymentSearch
 from calculon.serving.records.deployment import Deployment
 
 
@@ -47,11 +47,11 @@ def _served(state: State, answers: Answers) -> Part:
         return _none(found.problem)
     page = serving_page(found.served.brief)
     first, *_ = page.parts
-    facts = next(block for block in inside(first) if isinstance(block, Facts))
+    facts = next(block for block in inner_blocks(first) if isinstance(block, Facts))
     own = any(state.option(word) for word in DEPLOYMENT)
     title = "Your deployment" if own else "The best deployment"
     about = dim(deployment_words(found.served.deployment))
-    blocks: tuple[Block, ...] = (about, *inside(first), _asked(page))
+    blocks: tuple[Block, ...] = (about, *inner_blocks(first), _asked(page))
     if found.problem:
         title = "No deployment keeps the limits"
         nearest = "The nearest deployment, which misses them:"
@@ -93,7 +93,7 @@ def _best(state: State, answers: Answers) -> Part | None:
     best, *others = page.parts
     blocks = tuple(
         _with_links(state, found, block) if isinstance(block, Table) else block
-        for block in inside(best)
+        for block in inner_blocks(best)
     )
     tried = Section("What was tried", page.lead)
     said = (
@@ -125,7 +125,9 @@ def _frontier(state: State, answers: Answers) -> Part:
         return with_deployment(state, _of_point(point))
 
     page = serving_frontier_page(found)
-    points = [block for part in page.parts for block in inside(part) if isinstance(block, Table)]
+    points = [
+        block for part in page.parts for block in inner_blocks(part) if isinstance(block, Table)
+    ]
     one = answered(state, answers).served
     here = None if one is None else (one["interactivity"], one["output_rate_per_proc"])
     said = "No deployment at any batch beats a point in both rates. A click on a point shows its deployment."

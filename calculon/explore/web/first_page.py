@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 from calculon import inputs
-from calculon.advise.answer import own_plan
+from calculon.advise.answer import baseline_plan
 from calculon.advise.ask import Question, ask
-from calculon.advise.shorthand import read_mine
+from calculon.advise.shorthand import read_baseline
 from calculon.base.errors import Problem, SpecError
 from calculon.declarations.execution import Execution
 from calculon.declarations.short_names import QUESTION_WORDS
@@ -49,7 +49,7 @@ def first_page(
         return state
     model = answers.offer.source(MODEL, state.model)
     seq_size = inputs.model(model).seq_size
-    stated = read_mine(mine, state.procs).of_model(seq_size)
+    stated = read_baseline(mine, state.procs).of_model(seq_size)
     return (
         _of_file(answers, state, str(mine))
         if stated.fields is None
@@ -79,7 +79,7 @@ def _of_file(answers: Answers, state: State, file: str) -> State:
     asked = {name: getattr(state, name) or None for name in ("preset", "batch", "seq", "dtype")}
     model = answers.offer.source(MODEL, state.model)
     question = ask(model, state.procs, answers.system(state), **asked, mine=file)
-    found = own_plan(question)
+    found = baseline_plan(question)
     assert found is not None
     execution = found.execution if found.estimate is None else found.estimate.execution
     if execution is None:

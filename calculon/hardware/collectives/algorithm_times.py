@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from calculon.base.arrays import occurs
+from calculon.base.arrays import is_nonzero
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array, Bytes, BytesPerSecond, Count, Fraction, Seconds
 from calculon.hardware.collectives.algorithms import (
@@ -127,7 +127,7 @@ def flagged_limit(system: System, group: Group, pace: Pace) -> Array | None:
 def link_kind(system: System, network: int) -> str | None:
     """Return the kind of a network whose latencies follow its kind; None if it states its own."""
     link = system.link(network)
-    return None if link.step_latency is not None or occurs(link.ramp) else link.kind
+    return None if link.step_latency is not None or is_nonzero(link.ramp) else link.kind
 
 
 def _latencies(

@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple, Protocol, cast, get_args
 
 import numpy as np
 
-from calculon.base.arrays import occurs
+from calculon.base.arrays import is_nonzero
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array, Bytes, Count, Flops, Fraction, Seconds
 from calculon.declarations.fields import declare
@@ -161,7 +161,7 @@ class Shapes(NamedTuple):
             assert layer.product is not None
             for j, size in enumerate(layer.product):
                 found[j, i] = size
-        if occurs(self.together):
+        if is_nonzero(self.together):
             found[0] = np.minimum(found[0], self.together)
         return found
 

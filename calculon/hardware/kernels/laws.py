@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from calculon.base.arrays import occurs, over_passes
+from calculon.base.arrays import is_nonzero, over_passes
 from calculon.base.errors import Problem
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array, Bytes, Count, Flops, Fraction, Seconds
@@ -297,7 +297,7 @@ class Gemm:
     def _waves(self, waves: Array) -> Array:
         """Return the number of waves of tiles, at least one; the last wave counts fully or partly."""
         full: Array = np.ceil(waves)
-        if not occurs(self.wave_overlap):
+        if not is_nonzero(self.wave_overlap):
             return full
         return full + self.wave_overlap * (np.maximum(1.0, waves) - full)
 

@@ -1,1 +1,1 @@
-"""What makes an execution valid: one file per axis or subject, one form of rule."""
+"""Rules for valid executions: a module for each axis of parallelism or subject, all in one form."""

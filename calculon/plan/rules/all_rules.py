@@ -1,7 +1,7 @@
-"""What makes an execution valid, declared once, in the order of checking.
+"""All rules for valid executions, in the order of checking.
 
-The first rule that fails gives a row its reason. A rule is either about the request itself (its explanation is a
-:class:`~calculon.base.errors.Problem`: malformed) or about whether it can run on the system (text: infeasible).
+The first rule that fails determines the reason of a row. A rule concerns either the request itself (its explanation is
+a :class:`~calculon.base.errors.Problem`: malformed) or whether it can run on the system (text: infeasible).
 """
 
 from functools import reduce
@@ -72,11 +72,11 @@ def _explain_microbatch(one: Request) -> Problem:
 
 
 _OF_PART = {"attn_heads": "attends"}
-"""What of a model has a width, where a part of a block may lack it."""
+"""Width fields of a model that only some parts of a block have, with the field that tells whether it has them."""
 
 
 def _divides_model(field: str) -> Rule:
-    """Make the rule that a width of the model divides over tensor parallelism."""
+    """Create the rule that tensor parallelism divides a width of the model."""
 
     def holds(r: Requests) -> Array:
         if not getattr(r.model, _OF_PART.get(field, "hidden")):
@@ -88,7 +88,7 @@ def _divides_model(field: str) -> Rule:
 
 
 def _inner_widths(model: Model) -> dict[str, int]:
-    """Return the fields of inner widths that blocks have: of the MLP, or of experts and of those that all share."""
+    """Return the inner widths of blocks by field: of the MLP, of routed experts, and of shared experts."""
     if not model.feeds_forward:
         return {}
     own = model.has_experts and model.expert_feedforward
@@ -109,7 +109,7 @@ def _inner_widths_split(r: Requests) -> Array:
 
 
 def _split_by_itself(model: Model, name: str, stated: Any) -> Any:
-    """Whether an inner width is that of experts that are split by a degree of their own, which has a rule."""
+    """Return a mask for inner widths of experts with their own degree of tensor parallelism, which have a rule."""
     return (stated > 0) & (model.mixes and name != "shared_feedforward")
 
 
@@ -127,9 +127,8 @@ def _tokens_split(r: Requests) -> Array:
     length = sequence_lengths(r.model, r.plan.seq_length)
     tokens = r.plan.microbatch_size.astype(float) * length
     even = np.mod(tokens, r.plan.tensor_par * r.plan.context_par) == 0
-    parts = (
-        np.mod(tokens, r.plan.context_par) == 0
-    )  # else the sequence is split wrongly, not its part
+    # If context parallelism does not divide the sequence, another rule reports it.
+    parts = np.mod(tokens, r.plan.context_par) == 0
     return r.plan.is_choice("tensor_par_comm_type", "ar") | even | ~parts
 
 
@@ -142,9 +141,9 @@ def _explain_tokens(one: Request) -> Problem:
 
 
 def _most_tokens(model: Model) -> int:
-    """Return how long sequences may be that executions state, where positions are learned.
+    """Return the longest sequence that executions may state for a model with learned positions.
 
-    The model's own length never fails: whether it fits is a matter of the model, not of a plan.
+    The model's own length always passes, because it is a matter of the model and not of a plan.
     """
     return max(model.positions, model.seq_size)
 
@@ -168,17 +167,17 @@ def _explain_datatype(one: Request) -> Problem:
 
 
 def _known_to_edition(r: Requests) -> Array:
-    """Hold where the edition knows what execution and model ask for: the published one knows its own fields only."""
+    """Return a mask of executions whose edition supports all stated fields of execution and model."""
     published = r.plan.is_choice("edition", PUBLISHED)
     if r.model.extensions:
         return ~published
     asked = [getattr(r.plan, name) != PLAIN[name] for name in r.asked - {"edition"}]
-    # columns of a grid broadcast, and are of many shapes
+    # reduce instead of logical_or.reduce: columns of a grid broadcast, and have different shapes.
     return ~(published & reduce(np.logical_or, asked)) if asked else np.array(True)
 
 
 def _explain_edition(one: Request) -> Problem:
-    """Name the first field that the published edition does not know."""
+    """Return the problem of the first field that the published edition does not support."""
     asked = {k: v for k, v in one.execution.extensions.items() if k != "edition"}
     where, fields = ("", asked) if asked else (f"{one.model.name}: ", one.model.extensions)
     name, value = next(iter(fields.items()))
@@ -193,7 +192,7 @@ def _explain_edition(one: Request) -> Problem:
 def _kv_heads_split(r: Requests) -> Array:
     heads, degree = r.model.key_value_heads, r.plan.tensor_par
     if heads == r.model.attn_heads or not r.model.attends:
-        return np.array(True)  # which the rule before has seen to
+        return np.array(True)  # the rule on attn_heads already checks this
     mask: Array = (heads % degree == 0) | (degree % heads == 0)
     return mask | r.plan.is_choice("edition", PUBLISHED)
 
@@ -329,10 +328,10 @@ RULES: tuple[Rule, ...] = (
     *PRECISION_RULES,
     *RECIPE_RULES,
 )
-"""Every requirement that needs no cost, in the order of checking."""
+"""All requirements that need no cost, in the order of checking."""
 
 
-# Check executions against every rule: a reason per row, or an error for one execution.
+# Checks of executions against all rules: a reason per row, or an error for one execution.
 
 MEMORY_REASONS = ("mem1_capacity", "mem2_capacity")
 INVALID_REASONS = tuple(f"invalid_{name}" for name in NAMES)
@@ -342,7 +341,7 @@ REASONS: tuple[str, ...] = (
     *(rule.reason for rule in RULES),
     *MEMORY_REASONS,
 )
-"""Why a row is not evaluated, by code; code 0 is a feasible row."""
+"""Reasons why a row is not evaluated, by code; code 0 is a feasible row."""
 
 _FIRST_RULE = 1 + len(INVALID_REASONS)
 
@@ -355,7 +354,7 @@ def check(model: Model, system: System, plan: Plan) -> Array:
         if not rule.concerns(requests):
             continue
         holds = rule.holds(requests)
-        if not holds.all():
+        if not holds.all():  # the usual case is that all rows meet a rule
             reason[np.broadcast_to(~holds, reason.shape) & (reason == 0)] = code
     return reason
 
@@ -363,13 +362,13 @@ def check(model: Model, system: System, plan: Plan) -> Array:
 def check_memory(
     reason: Array, tier1: Bytes, tier2: Bytes, system: System, tolerance: Array
 ) -> Array:
-    """Mark rows whose memory does not fit a system, as their edition knows it; equality fits.
+    """Mark rows that do not fit in the memory of a system; rows that fill it exactly fit.
 
     Args:
-        reason: Codes of :data:`REASONS`; rows with 0 are marked.
-        tier1, tier2: Bytes that rows need.
-        system: The system.
-        tolerance: Predicted over usable memory of tier 1 up to which rows may run. Tier 2 has none.
+        reason: Codes of :data:`REASONS`; rows with code 0 are checked, in place.
+        tier1, tier2: Required bytes of each row.
+        system: The system, as its edition sees it.
+        tolerance: Largest ratio of predicted to usable tier-1 memory at which rows may run. Tier 2 has no tolerance.
     """
     usable1, usable2 = system.usable
     limits = (usable1 * tolerance, usable2)
@@ -381,17 +380,17 @@ def check_memory(
 def raise_for(
     one: Request, code: int, tier1: float = 0.0, tier2: float = 0.0, fits: float = nan
 ) -> None:
-    """Raise the error that a reason code stands for; nothing for code 0.
+    """Raise the error of a reason code; do nothing for code 0.
 
     Args:
         one: The request.
         code: The code of :data:`REASONS`.
-        tier1, tier2: Bytes that it needs.
-        fits: Probability that it fits in tier 1; not-a-number if unknown.
+        tier1, tier2: Required bytes.
+        fits: Probability of fitting in tier 1; not-a-number if unknown.
 
     Raises:
         SpecError: For a malformed request.
-        Infeasible: For a request that cannot run on this system; the message says which limit, and by how much.
+        Infeasible: For a request that cannot run on this system; the message states the limit, and the excess.
     """
     if code == 0:
         return
@@ -415,8 +414,8 @@ def _memory_message(system: System, tier: int, needed: float) -> str:
         return scaled(value, "B", binary=True, digits=2)
 
     capacity, usable = (system.mem1, system.mem2)[tier - 1].capacity, system.usable[tier - 1]
-    there = text(capacity) if usable == capacity else f"{text(usable)} of {text(capacity)}"
+    available = text(capacity) if usable == capacity else f"{text(usable)} of {text(capacity)}"
     return (
-        f"tier-{tier} memory of {system.name} is too small: {text(needed)} needed, {there} "
-        f"there ({text(needed - usable)} too much)"
+        f"tier-{tier} memory of {system.name} is too small: {text(needed)} needed, {available} "
+        f"available ({text(needed - usable)} too much)"
     )

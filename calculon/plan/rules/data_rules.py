@@ -1,4 +1,4 @@
-"""What makes a form of data parallelism valid."""
+"""Rules of data parallelism: ZeRO stages, FSDP, hybrid sharding and gradient buffers."""
 
 import numpy as np
 
@@ -21,7 +21,7 @@ NEEDING: tuple[str, ...] = tuple(
     for field in FIELDS
     if "zero_stage" in field.declaration.needs and field.name != "grad_buffer"
 )
-"""Fields that only some forms of data parallelism have."""
+"""Fields that need certain forms of data parallelism."""
 
 
 def _is_one_of(r: Requests, *stages: str) -> Array:
@@ -36,7 +36,7 @@ def _explain_state(one: Request) -> Problem:
 
 
 def _needs(name: str) -> Rule:
-    """Make the rule that a field goes with the form of data parallelism."""
+    """Create the rule that a field needs a certain form of data parallelism."""
     declared = field_of(name).declaration
     forms: tuple[str, ...] = tuple(declared.needs["zero_stage"])
 
@@ -82,7 +82,8 @@ def _explain_owners(one: Request) -> Problem:
 def _units_divide(r: Requests) -> Array:
     chunks = r.plan.pipeline_interleaving
     chunk = np.floor(r.blocks / chunks)
-    if (stated := own_stages(r.plan) & (chunks > 1)).any():  # chunks that differ by a block
+    # Chunks of stated layouts may differ by a block, so only units of one block always divide them.
+    if (stated := own_stages(r.plan) & (chunks > 1)).any():
         chunk = np.where(stated, 1, chunk)
     if (listed := r.plan.stage_blocks).any():
         chunk = np.where(listed > 0, listed_counts(listed).divisor, chunk)
@@ -144,7 +145,7 @@ UNIT_RULES: tuple[Rule, ...] = (
             | (r.plan.data_par == 1)
             | (r.plan.context_par > 1)
             | (expert_ranks(r.plan) == r.plan.tensor_par)
-            | (r.plan.tensor_par % expert_ranks(r.plan) > 0)  # expert_mesh refuses these
+            | (r.plan.tensor_par % expert_ranks(r.plan) > 0)  # the rule expert_mesh refuses these
         ),
         _explain_expert_replicas,
         _EXPERT_DEGREES,

@@ -1,4 +1,4 @@
-"""Rules of experts: how they are spread over ranks, and what may hide their exchange."""
+"""Rules of expert parallelism: placement of experts on ranks, and overlap of their all-to-all exchange."""
 
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -24,16 +24,16 @@ from calculon.plan.mesh import data_ranks, expert_ranks, expert_tensor_par
 from calculon.plan.rules.rule import Request, Requests, Rule, expected
 
 DEGREES = ("expert_par", "expert_tensor_par")
-"""Fields that spread experts."""
+"""Fields that place experts on ranks."""
 
 
 def _of_experts(holds: Callable[[Requests], Array]) -> Callable[[Requests], Array]:
-    """Ask only models with several experts; others have a rule that refuses the fields."""
+    """Apply a rule to MoE models only; another rule refuses expert fields of other models."""
     return lambda r: holds(r) if r.model.mixes else np.array(True)
 
 
 def _needs_experts(field: str) -> Rule:
-    """Make the rule that a field has its default where blocks have no experts that are chosen."""
+    """Create the rule that a field has its default if blocks have no routed experts."""
 
     def holds(r: Requests) -> Array:
         return np.array(True) if r.model.mixes else getattr(r.plan, field) == PLAIN[field]
@@ -81,12 +81,12 @@ def _explain_groups(one: Request) -> Problem:
 
 
 def _spread(r: Requests) -> Array:
-    """Where experts are not split exactly as tensor parallelism splits other layers."""
+    """Return a mask of executions that do not split experts exactly like other layers by tensor parallelism."""
     return (r.plan.expert_par > 1) | (expert_tensor_par(r.plan) != r.plan.tensor_par)
 
 
 def _nested(r: Requests) -> Array:
-    """Whether groups of a mesh contain whole groups of others, or are inside of one."""
+    """Return a mask of executions whose expert groups in a mesh contain whole other groups, or are inside of one."""
     span, tensor = expert_ranks(r.plan), np.asarray(r.plan.tensor_par, np.int64)
     parts = tensor * r.plan.context_par
     inside = (parts % span == 0) & ((tensor % span == 0) | (span % tensor == 0))
@@ -115,7 +115,7 @@ def _explain_nested(one: Request) -> Problem:
 
 
 def _network_size(r: Requests) -> Array:
-    """Whether a stated network joins as many ranks as have all experts once."""
+    """Return a mask of executions whose stated network is large enough for the ranks that hold all experts."""
     size = r.system.fabric.size[np.minimum(r.plan.expert_par_net, len(r.system.networks) - 1)]
     stated = r.plan.is_choice("mesh_order", "stated") & (r.plan.expert_par > 1)
     return ~stated | (expert_ranks(r.plan) <= size)
@@ -131,7 +131,7 @@ def _explain_network(one: Request) -> str:
 
 
 def _exchanged_types(field: str) -> Iterator[Rule]:
-    """Make the rules on a type in which rows are sent: that they are, and that it is narrower than results."""
+    """Yield the rules on a type of exchanged rows: rows are exchanged, and the type is narrower than results."""
 
     def sent(r: Requests) -> Array:
         exchanged = (r.plan.expert_par > 1) & ~r.plan.is_choice("moe_dispatcher", "allgather")
@@ -163,17 +163,17 @@ def _exchanged_types(field: str) -> Iterator[Rule]:
 
 
 def _library(plan: Columns) -> Array:
-    """Whether a library of experts sends copies of tokens."""
+    """Return a mask of executions whose expert library sends copies of tokens."""
     return np.logical_or.reduce([plan.is_choice("moe_dispatcher", name) for name in LIBRARIES])
 
 
 def _with_library(met: Callable[[Columns], Array]) -> Callable[[Requests], Array]:
-    """Ask only executions with a library of experts."""
+    """Apply a rule only to executions with an expert library."""
     return _of_experts(lambda r: ~_library(r.plan) | met(r.plan))
 
 
 def _ports(r: Requests) -> Array:
-    """Whether ranks of a library of experts have a port to each network that joins them."""
+    """Return a mask of executions whose ranks have a port to each network, as expert libraries require."""
     plan, system = r.plan, r.system
     if all(system.link(i).torus is None for i in range(len(system.networks))):
         return np.array(True)
@@ -289,21 +289,21 @@ EXPERT_NETWORK_RULES: tuple[Rule, ...] = (
         "expert_network_size", _of_experts(_network_size), _explain_network, DEGREES, counted=True
     ),
 )
-"""Whether their groups fit stated networks."""
+"""Requirements that expert groups fit stated networks."""
 
 
-# What may hide the exchange of experts.
+# Overlap of the all-to-all exchange of experts.
 
 _FIELDS = ("ep_overlap",)
 
 
 def _paired(met: Callable[[Columns], Array]) -> Callable[[Requests], Array]:
-    """Ask only executions whose passes run in pairs."""
+    """Apply a rule only to executions with overlapping forward and backward passes."""
     return lambda r: ~r.plan.is_choice("ep_overlap", "1f1b") | met(r.plan)
 
 
 def _exchanges(plan: Columns) -> Array:
-    """Whether rows are sent to experts of other ranks."""
+    """Return a mask of executions that send rows to experts on other ranks."""
     return (plan.expert_par > 1) & ~plan.is_choice("moe_dispatcher", "allgather")
 
 
@@ -320,30 +320,30 @@ def _halves_split(r: Requests) -> Array:
 
 @cache
 def _values_with(module: str) -> Array:
-    """Return which values of ``recompute_modules``, by their code, have a module."""
+    """Return a mask over the values of ``recompute_modules``, by code, that contain a module."""
     values = field_of("recompute_modules").declaration.choices
     return np.array([module in modules_of(value) for value in values])
 
 
 def recomputes(module: str, plan: Columns) -> Array:
-    """Whether a module is computed again."""
+    """Return a mask of executions that recompute a module."""
     return _values_with(module)[plan.recompute_modules]
 
 
 def _has_pairs(plan: Columns) -> Array:
-    """Whether the schedule has pairs of passes by itself."""
+    """Return a mask of schedules that overlap forward and backward passes themselves."""
     return np.logical_or.reduce([plan.is_choice("pp_schedule", one) for one in PAIRED_SCHEDULES])
 
 
 def _several(plan: Columns) -> Array:
-    """Whether there are more passes of chunks than the last stage does before its first backward pass."""
+    """Return a mask of executions with more forward passes than fill the pipeline of the last stage."""
     microbatches = plan.batch_size // (plan.data_par * plan.microbatch_size)
     ahead = (plan.pipeline_interleaving - 1) * plan.pipeline_par + 1
     return microbatches * plan.pipeline_interleaving > ahead
 
 
 def _once(plan: Columns) -> Array:
-    """Whether replicas exchange nothing before the last microbatch."""
+    """Return a mask of executions whose replicas communicate only after the last microbatch."""
     forms = ("auto", "0", "1")
     once = np.logical_or.reduce([plan.is_choice("zero_stage", form) for form in forms])
     return once & plan.no_sync
@@ -356,7 +356,7 @@ OVERLAP_RULES: tuple[Rule, ...] = (
         expected(
             "ep_overlap",
             "none, unless expert_par is above 1 and moe_dispatcher is not allgather",
-            "nothing else is exchanged beside other work",
+            "nothing else is exchanged that other work could hide",
         ),
         _FIELDS,
     ),
@@ -380,7 +380,7 @@ OVERLAP_RULES: tuple[Rule, ...] = (
         lambda r: ~r.plan.moe_shared_overlap | r.plan.is_choice("ep_overlap", "none"),
         expected(
             "moe_shared_overlap",
-            "false with ep_overlap={e.ep_overlap}, beside which shared experts run as attention does",
+            "false with ep_overlap={e.ep_overlap}, which already overlaps shared experts like attention",
         ),
         ("moe_shared_overlap",),
     ),
@@ -389,7 +389,7 @@ OVERLAP_RULES: tuple[Rule, ...] = (
         lambda r: ~(r.plan.moe_shared_overlap & recomputes("shared_experts", r.plan)),
         expected(
             "moe_shared_overlap",
-            "false with recompute_modules={e.recompute_modules}, which computes shared experts again",
+            "false with recompute_modules={e.recompute_modules}, which recomputes shared experts",
         ),
         ("moe_shared_overlap",),
     ),
@@ -469,7 +469,7 @@ OVERLAP_RULES: tuple[Rule, ...] = (
         expected(
             "ep_overlap",
             "none, unless pipeline_par is 1 or pipeline_interleaving above 1, with pp_schedule 1f1b, or pp_schedule is "
-            "dualpipe or dualpipev: others do the passes of a pair in turn",
+            "dualpipe or dualpipev: other schedules run the passes of a pair one after the other",
             "use pipeline_interleaving",
         ),
         _FIELDS,
@@ -500,8 +500,8 @@ OVERLAP_RULES: tuple[Rule, ...] = (
         _paired(_once),
         expected(
             "ep_overlap",
-            "none with zero_stage={e.zero_stage} and no_sync={e.no_sync}: replicas exchange something beside each "
-            "microbatch, as pairs do",
+            "none with zero_stage={e.zero_stage} and no_sync={e.no_sync}: data-parallel traffic overlaps with each "
+            "microbatch, as the exchange of experts does",
         ),
         _FIELDS,
     ),
@@ -517,7 +517,7 @@ OVERLAP_RULES: tuple[Rule, ...] = (
         counted=True,
     ),
 )
-"""Requirements of what runs beside dispatch and combine, in the order of checking.
+"""Requirements of overlap with dispatch and combine, in the order of checking.
 
 Source: Megatron-LM, ``core/transformer/transformer_config.py``, checks of ``overlap_moe_expert_parallel_comm``,
 ``delay_wgrad_compute`` and ``moe_shared_expert_overlap``.

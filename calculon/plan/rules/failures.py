@@ -1,4 +1,4 @@
-"""Every rule that one execution breaks, each with the numbers of both sides."""
+"""All rules that one execution violates, each with the expected and actual numbers."""
 
 import re
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ from calculon.plan.rules.all_rules import RULES
 from calculon.plan.rules.rule import Request, Requests, Rule
 
 _SENSELESS = (ArithmeticError, LookupError, ValueError, StopIteration, AssertionError)
-"""What the explanation of a rule may raise where an earlier rule fails that it takes for granted."""
+"""Errors of an explanation that assumes that earlier rules hold."""
 
 _WORDS = re.compile("[a-z0-9_]+")
 
@@ -29,19 +29,19 @@ _AFTER = {
     "fsdp_unit_split": ("interleaving_size", "interleaving_split", "fsdp_unit_needs_form"),
     "pairs_need_microbatches": ("batch_split", "microbatch_split"),
 }
-"""Rules that ask for nothing of their own where one of some others fails."""
+"""Rules that are not reported if one of the given rules fails, because they would only repeat it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A rule that an execution breaks.
+    """Rule that an execution violates.
 
     Attributes:
         reason: Identifier of the rule, such as ``attn_heads_split``.
-        field: The field that is named for it; empty where several fields together do not fit the system.
-        message: What was expected and found, with the numbers of both.
-        hint: What helps; may be empty.
-        malformed: Whether the execution contradicts itself, its model or its framework; else it does not fit the
+        field: Field that the rule is about; empty if several fields together do not fit the system.
+        message: Expected and actual values, with numbers.
+        hint: Suggestion; may be empty.
+        malformed: True if the execution contradicts itself, its model or its framework; False if it does not fit the
             system.
     """
 
@@ -53,7 +53,7 @@ class Failure:
 
     @classmethod
     def of(cls, reason: str, explanation: Problem | str) -> "Failure":
-        """Make a failure of the explanation of a rule."""
+        """Return the failure for an explanation of a rule."""
         if isinstance(explanation, Problem):
             message = f"expected {explanation.expected}, found {explanation.found}"
             return cls(reason, explanation.field, message, explanation.hint)
@@ -61,12 +61,12 @@ class Failure:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The fields that it names, the one that it is about first."""
+        """Fields in the message, starting with the main field."""
         words = _WORDS.findall(f"{self.field} {self.message}")
         return tuple(dict.fromkeys(word for word in words if word in NAMES))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data."""
+        """Return the failure as plain data."""
         return {
             "reason": self.reason,
             "field": self.field,
@@ -82,9 +82,9 @@ class Failure:
 
 
 def failures(model: Model, execution: Execution, system: System) -> tuple[Failure, ...]:
-    """Return every rule that an execution breaks, in the order of checking; nothing where it may run but for memory.
+    """Return all rules that an execution violates, in the order of checking; memory is not checked.
 
-    The first is the one that an estimate raises. A rule that means nothing where an earlier one fails is left out.
+    The first one is the error of an estimate. Rules that are meaningless after an earlier failure are left out.
     """
     one = Request(model, system, execution)
     requests = Requests(model, system, Plan.of(execution).scalars())
@@ -98,13 +98,13 @@ def failures(model: Model, execution: Execution, system: System) -> tuple[Failur
                 continue
             found += [Failure.of(rule.reason, text) for text in _explanations(rule, one)]
         except _SENSELESS:
-            if not found:
+            if not found:  # no earlier failure explains the error: it is a bug of the rule
                 raise
     return tuple(dict.fromkeys(found))
 
 
 def broken_rules(model: Model, system: System, plan: Plan) -> Array:
-    """Return for every row of a table how many rules it breaks."""
+    """Return the number of violated rules for every row of a table."""
     requests = Requests(model, system, plan)
     count = np.zeros(len(plan), np.int64)
     for rule in RULES:

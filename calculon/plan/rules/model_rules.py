@@ -1,4 +1,4 @@
-"""Rules of models with latent or linear attention, prediction modules, and modules computed again."""
+"""Rules of models with latent (MLA) or linear attention, MTP modules, and selective activation recomputation."""
 
 from collections.abc import Callable
 from functools import cache
@@ -12,11 +12,11 @@ from calculon.declarations.module_sets import modules_of
 from calculon.plan.columns import field_of
 from calculon.plan.rules.rule import Request, Requests, Rule, expected
 
-# What models with multi-head latent attention cannot be combined with: each rule names a form that is not modelled.
+# Options that multi-head latent attention (MLA) excludes; each rule names a combination that is not modeled.
 
 
 def _of_latents(holds: Callable[[Requests], Array]) -> Callable[[Requests], Array]:
-    """Ask only models that have latents, and attention."""
+    """Apply a rule to models with latent attention only."""
 
     def asked(r: Requests) -> Array:
         return holds(r) if r.model.latent and r.model.attends else np.array(True)
@@ -32,7 +32,7 @@ LATENT_RULES = (
         _of_latents(lambda r: r.plan.is_choice("attention_type", "multihead")),
         expected(
             "attention_type",
-            f"multihead, {_LATENT}: every query head has a key and a value of its own",
+            f"multihead, {_LATENT}: every query head has its own key and value",
         ),
     ),
     Rule(
@@ -70,11 +70,11 @@ LATENT_RULES = (
 """Requirements of latent attention, in the order of checking."""
 
 
-# How heads of linear attention are split, and what parts of blocks (``layer_pattern``) cannot be combined with.
+# Division of the heads of linear attention, and options that partial blocks (``layer_pattern``) exclude.
 
 
 def _heads(model: Model) -> str:
-    """Return the field of heads that tensor parallelism splits; value heads are a multiple of key heads."""
+    """Return the field of the heads that tensor parallelism divides; value heads are a multiple of key heads."""
     if not model.has_linear:
         return ""
     names = {"gated_delta": "linear_key_heads", "mamba2": "ssm_heads"}
@@ -82,7 +82,7 @@ def _heads(model: Model) -> str:
 
 
 def _groups(model: Model) -> int:
-    """Return the groups of heads of Mamba-2; 0 where there are none."""
+    """Return the number of head groups of Mamba-2; 0 for other models."""
     return model.ssm_groups if model.has_linear and model.linear_attention == "mamba2" else 0
 
 
@@ -107,7 +107,7 @@ def _groups_split(r: Requests) -> Array:
 
 
 def _contexts_split(r: Requests) -> Array:
-    """Whether each rank of tensor and context parallelism has whole heads, and whole groups or parts of one."""
+    """Return a mask of executions whose tensor- and context-parallel ranks have whole heads, and groups that divide."""
     ranks, model = r.plan.tensor_par * r.plan.context_par, r.model
     if not model.has_linear:
         return np.array(True)
@@ -127,7 +127,7 @@ def _explain_contexts(one: Request) -> Problem:
 
 
 def _in_parts(holds: Callable[[Requests], Array]) -> Callable[[Requests], Array]:
-    """Ask only models whose blocks are parts."""
+    """Apply a rule only to models with partial blocks."""
     return lambda r: holds(r) if r.model.in_parts else np.array(True)
 
 
@@ -160,7 +160,7 @@ LINEAR_RULES = (
         _in_parts(lambda r: r.plan.is_choice("ep_overlap", "none")),
         expected(
             "ep_overlap",
-            "none, since blocks of {model.name} are parts: attention beside experts is in others",
+            "none, since blocks of {model.name} are partial: attention and experts are in different blocks",
         ),
         ("ep_overlap",),
     ),
@@ -168,11 +168,11 @@ LINEAR_RULES = (
 """Requirements of linear attention and of parts of blocks, in the order of checking."""
 
 
-# What modules that predict further tokens cannot be combined with.
+# Options that multi-token prediction (MTP) modules exclude.
 
 
 def _with_modules(holds: Callable[[Requests], Array]) -> Callable[[Requests], Array]:
-    """Ask only models that have such modules, and only in training: inference leaves them out."""
+    """Apply a rule to models with MTP modules, in training only: inference leaves the modules out."""
 
     def asked(r: Requests) -> Array:
         return ~r.plan.training | holds(r) if r.model.mtp_layers else np.array(True)
@@ -201,19 +201,19 @@ PREDICTION_RULES = (
         ("tp_impl",),
     ),
 )
-"""Requirements of modules that predict further tokens, in the order of checking."""
+"""Requirements of MTP modules, in the order of checking."""
 
 
-# Which modules the backward pass may compute again: those that the model has, in blocks that have modules.
+# Modules that selective recomputation can recompute: modules of the model, in blocks that consist of modules.
 
 
 @cache
 def absent_modules(model: Model) -> dict[str, str]:
-    """Map the modules that no block of a model has, and ``ops`` where it is unknown what it keeps, to why."""
+    """Map modules that no block of a model has, and ``ops`` if its stored results are unknown, to the reason."""
     absent = {}
     if not model.latent:
         absent["mla_up_proj"] = "kv_lora_rank is 0"
-    if model.num_experts < 2:  # of one the router has no choice
+    if model.num_experts < 2:  # a router needs a choice
         absent |= dict.fromkeys(("moe", "moe_act"), f"num_experts is {model.num_experts}")
     if not model.shared_feedforward:
         absent["shared_experts"] = "shared_feedforward is 0"
@@ -235,14 +235,14 @@ def absent_modules(model: Model) -> dict[str, str]:
 
 
 def _missing(model: Model, value: str) -> str:
-    """Return the first module of a value that the model does not have, or nothing."""
+    """Return the first module of a value that the model lacks, or an empty text."""
     absent = absent_modules(model)
     return next((one for one in (value, *sorted(modules_of(value))) if one in absent), "")
 
 
 @cache
 def _known(model: Model) -> Array:
-    """Return which values of ``recompute_modules``, by their code, name what a model has."""
+    """Return a mask over the values of ``recompute_modules``, by code, that the model supports."""
     values = field_of("recompute_modules").declaration.choices
     return np.array([not _missing(model, value) for value in values])
 
@@ -255,7 +255,7 @@ def _explain(one: Request) -> Problem:
 
 
 def _names(r: Requests, module: str) -> Array:
-    """Return which executions compute a module again."""
+    """Return a mask of executions that recompute a module."""
     values = field_of("recompute_modules").declaration.choices
     named: Array = np.array([module in modules_of(value) for value in values])
     return named[r.plan.recompute_modules]
@@ -266,7 +266,7 @@ def _nothing(r: Requests) -> Array:
 
 
 def stores_some_blocks(r: Requests) -> Array:
-    """Return which executions do not recompute all of their blocks."""
+    """Return a mask of executions that do not recompute all of their blocks."""
     fewer: Array = r.plan.recompute_every > np.maximum(1, r.plan.recompute_blocks)
     return fewer
 
@@ -277,7 +277,7 @@ def _explain_blocks(one: Request) -> Problem:
     if e.activation_recompute == e.recompute_modules == "none":
         return Problem("recompute_blocks", "0, since nothing is recomputed", found)
     wanted = f"at most recompute_every = {e.recompute_every}"
-    hint = "recompute_every is the blocks of which so many recompute, such as those of a stage"
+    hint = "recompute_every is a number of blocks, such as the blocks of a stage, of which recompute_blocks recompute"
     return Problem("recompute_blocks", wanted, found, hint)
 
 

@@ -1,4 +1,4 @@
-"""Whether groups of processors fit the networks they are put on (section 1.7)."""
+"""Rules of networks: process groups must fit the networks that they use (section 1.7)."""
 
 from dataclasses import replace
 from functools import reduce
@@ -36,12 +36,12 @@ def _explain_mesh_size(one: Request) -> str:
 
 
 def _mesh_is_even(r: Requests) -> Array:
-    """Whether there are instances enough when the groups of every axis sit evenly."""
+    """Return a mask of executions for which the system has enough instances of evenly filled networks."""
     return (r.plan.mesh_order == 0) | (processors(r.plan) <= places(rooms(r.plan, r.system)))
 
 
 def _explain_uneven(one: Request) -> str:
-    """Say how many processors of each network are used, how many that leaves, and with which replicas they suffice."""
+    """Explain how many processors of each network are used, how many that makes, and which replicas would fit."""
     e, system = one.execution, one.system
     plan, nested = Plan.of(e), nested_networks(one.system)
     used = [int(np.asarray(room).item()) for room in rooms(plan, system)]
@@ -50,8 +50,8 @@ def _explain_uneven(one: Request) -> str:
         f"{prod(used[: i + 1])} of the {system.networks[number].size} of each network {number}"
         for i, (number, _) in enumerate(nested[:-1])
     )
-    told = [axis for axis in AXES if axis in PUBLISHED_AXES or getattr(e, axis.degree) > 1]
-    degrees = ", ".join(f"{axis.degree}={getattr(e, axis.degree)}" for axis in told)
+    stated = [axis for axis in AXES if axis in PUBLISHED_AXES or getattr(e, axis.degree) > 1]
+    degrees = ", ".join(f"{axis.degree}={getattr(e, axis.degree)}" for axis in stated)
     return (
         f"mesh_order {e.mesh_order} with {degrees} uses {parts or 'the innermost network'}, so that all groups are "
         f"spread evenly; {system.name} has that for {most} processors, and there are {count} ({count - most} too many)"
@@ -60,11 +60,11 @@ def _explain_uneven(one: Request) -> str:
 
 
 _TRIED = 200
-"""Numbers of replicas that a message tries."""
+"""Largest number of replica counts that a message tries."""
 
 
 def _fewer_replicas(one: Request, most: int) -> str:
-    """Say with which number of replicas, the next below, the processors suffice."""
+    """Return a hint with the largest smaller number of replicas that fits, or an empty text."""
     e = one.execution
     for replicas in range(most, max(most - _TRIED, 0), -1):
         columns = Plan.of(replace(e, data_par=replicas, dp_shard=0))
@@ -82,7 +82,7 @@ def _explain_networks(one: Request) -> Problem:
 
 
 def _group_size(r: Requests, network: int) -> Array:
-    """Product of the degrees above 1 that a stated network carries; 1 where it carries none."""
+    """Return the product of the degrees above 1 on a stated network; 1 if it carries no group."""
     if _meshed(r):
         stated = r.plan.is_choice("mesh_order", "stated")
         return np.where(stated, _stated_size(r, network), 1.0)
@@ -90,11 +90,12 @@ def _group_size(r: Requests, network: int) -> Array:
 
 
 def _meshed(r: Requests) -> bool:
-    """Whether any row numbers its ranks."""
+    """Return True if any row derives its networks from the numbering of ranks."""
     return "mesh_order" in r.asked
 
 
 def _stated_size(r: Requests, network: int) -> Array:
+    # In floating point, because integers would overflow for absurd degrees.
     product = np.ones(1)
     for axis in MESH_AXES:
         on_network = getattr(r.plan, axis.network) == network
@@ -111,10 +112,10 @@ def _networks_large_enough(r: Requests) -> Array:
 
 
 def _networks_filled(r: Requests) -> Array:
-    """Whether groups leave no processor idle of networks that must be filled, in the published edition.
+    """Return a mask of executions that fill the networks that must be filled, in the published edition.
 
-    The flag stands for nodes that jobs get as a whole; the published model then refuses groups that do not tile them
-    (section 1.7). Nothing else follows from it, and jobs do leave processors of a node idle.
+    The flag describes nodes that jobs get as a whole; the published model then refuses groups that do not tile them
+    (section 1.7). Other editions ignore it, because jobs may leave processors of a node idle.
     """
     fits, filled = ~r.plan.is_choice("edition", PUBLISHED), np.ones(1, bool)
     for i, network in enumerate(r.system.networks):
@@ -124,12 +125,13 @@ def _networks_filled(r: Requests) -> Array:
 
 
 def _network_use(one: Request, *, too_large: bool) -> tuple[int, int, str]:
-    """Return the first offending network, the size of the group on it, and which degrees make it up."""
+    """Return the first violating network, the size of the group on it, and the degrees of the group."""
     e = one.execution
     for i, network in enumerate(one.system.networks):
         used = [
             a.degree for a in MESH_AXES if getattr(e, a.network) == i and getattr(e, a.degree) > 1
         ]
+        # As Python integers, which do not overflow in a message about absurd degrees.
         group = int(np.prod([getattr(e, name) for name in used], dtype=object)) if used else 1
         if (too_large and used and group > network.size) or (
             not too_large and network.must_be_filled and network.size % group
@@ -164,9 +166,9 @@ NETWORK_RULES: tuple[Rule, ...] = (
 
 
 def _further_rules(axis: Axis) -> list[Rule]:
-    """Make the rules on degree and network of a further axis.
+    """Create the rules on degree and network of a further axis.
 
-    Its network has a rule of its own, which a search asks of the candidates that are added.
+    The network has a separate rule, because a search checks it only for added candidates.
     """
     degree, network, width = axis.degree, axis.network, axis.divides
 

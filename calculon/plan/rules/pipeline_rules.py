@@ -1,4 +1,4 @@
-"""Which pipelines contradict themselves."""
+"""Rules of pipeline parallelism: schedules, layouts, and overlap of transfers."""
 
 from collections.abc import Callable
 from functools import reduce
@@ -25,23 +25,23 @@ from calculon.plan.stage_layout import STAGE_FIELDS, ends_as_blocks, listed_coun
 _UNIFORM = code("pp_layout", "uniform")
 _COUNTS = ("first_stage_blocks", "last_stage_blocks")
 _OTHERS = ("pp_layout", *_COUNTS)
-"""Fields that lay out the stages of executions that do not list them."""
+"""Fields that lay out stages, if executions do not list them."""
 _SCHEDULE = ("pp_schedule",)
 _CHUNKS = np.array(
     [{"1f1b": 0}.get(name, 1 + (name in TURNING_SCHEDULES)) for name in PP_SCHEDULES]
 )
-"""Chunks that the stages of each schedule have; 0: any."""
+"""Chunks per stage of each schedule; 0 is any number."""
 
 
 def _enough(first: Any, last: Any, blocks: int, stages: Any) -> Any:
-    """Whether every stage that no number is stated of has a block, and all blocks have a stage."""
+    """Return a mask of layouts in which every stage without a stated number has a block, and all blocks a stage."""
     free = stages - (first > 0) - (last > 0)
     left = blocks - first - last
     return np.where(free > 0, left >= free, left == 0)
 
 
 def _needs(fields: tuple[str, ...], met: Callable[[Columns], Array]) -> Callable[[Requests], Array]:
-    """Make the mask of rows that state none of these fields, or meet what they need."""
+    """Return a mask function: rows state none of these fields, or meet a requirement."""
 
     def holds(r: Requests) -> Array:
         asked = reduce(or_, (getattr(r.plan, name) != 0 for name in fields))
@@ -51,7 +51,7 @@ def _needs(fields: tuple[str, ...], met: Callable[[Columns], Array]) -> Callable
 
 
 def _stated(one: Request, fields: tuple[str, ...] = STAGE_FIELDS) -> tuple[str, str, str]:
-    """Return the first field that does not have its default, its default and its value as text."""
+    """Return the first field with a non-default value, and its default and value as text."""
     values = {name: getattr(one.execution, name) for name in fields}
     name = next(name for name in fields if values[name] != DEFAULTS[name])
     return name, str(DEFAULTS[name]).lower(), str(values[name]).lower()
@@ -65,7 +65,7 @@ def _explain_piped(one: Request) -> Problem:
 def _of_schedule(
     names: tuple[str, ...], met: Callable[[Columns], Array]
 ) -> Callable[[Requests], Array]:
-    """Make the mask of rows that have none of these schedules, or meet what they need."""
+    """Return a mask function: rows have none of these schedules, or meet a requirement."""
     these = np.array([name in names for name in PP_SCHEDULES])
     return lambda r: ~these[r.plan.pp_schedule] | met(r.plan)
 
@@ -78,7 +78,7 @@ def _has_chunks(plan: Columns) -> Array:
 def _explain_chunks(one: Request) -> Problem:
     name, found = one.execution.pp_schedule, one.execution.pipeline_interleaving
     if name in TURNING_SCHEDULES:
-        wanted = f"2 with pp_schedule={name}: each rank has the way there and the way back of a V"
+        wanted = f"2 with pp_schedule={name}: each rank has a chunk of both halves of a V"
         return Problem("pipeline_interleaving", wanted, str(found))
     hint = "set pipeline_interleaving to 1"
     return Problem("pp_schedule", f"1f1b with pipeline_interleaving={found}", name, hint)
@@ -90,7 +90,7 @@ def _microbatches(plan: Columns) -> Array:
 
 
 def _two_ways(plan: Columns) -> Array:
-    """Whether ranks and microbatches are shared evenly by two directions."""
+    """Return a mask of executions whose ranks and microbatches are divided evenly over two directions."""
     return (plan.pipeline_par % 2 == 0) & (_microbatches(plan) % 2 == 0)
 
 
@@ -135,7 +135,7 @@ def _blocks_suffice(r: Requests) -> Array:
 
 
 def _lists_fit(r: Requests) -> Array:
-    """Whether lists have a count for every chunk of every stage, and all blocks."""
+    """Return a mask of executions whose lists have a count for every chunk of every stage, and all blocks."""
     listed, plan = r.plan.stage_blocks, r.plan
     counts = listed_counts(listed)
     fit = counts.length == plan.pipeline_par * plan.pipeline_interleaving
@@ -173,7 +173,7 @@ def _explain_blocks(one: Request) -> Problem:
 
 
 def _ends_fit(r: Requests) -> Array:
-    """Whether stages whose end counts as a block have another one."""
+    """Return a mask of executions whose stages with an end that counts as a block have another block."""
     ends = ends_as_blocks(r.plan).sum(axis=0)
     return (ends == 0) | (r.model.num_blocks + ends >= 2 * r.plan.pipeline_par)
 
@@ -188,10 +188,12 @@ def _explain_ends(one: Request) -> Problem:
 
 
 def _can_overlap(plan: Columns) -> Array:
-    """Whether other chunks or microbatches are due while a transfer is under way."""
+    """Return a mask of executions with other chunks or microbatches to compute during a transfer."""
     several = plan.pipeline_interleaving > 1
     due = several | _DUE[plan.pp_schedule]
+    # In inference, chunks of a stage wait for each other.
     due = np.where(plan.training, due, ~several)
+    # With fewer microbatches than stages, stages wait and have nothing to compute.
     return due & (_microbatches(plan) >= plan.pipeline_par)
 
 
@@ -208,7 +210,7 @@ def _explain_overlap(one: Request) -> Problem:
 
 
 _DUE = np.array([name == "gpipe" or name in SIMULATED_SCHEDULES for name in PP_SCHEDULES])
-"""Schedules of one chunk that have other passes due during a transfer."""
+"""Schedules with a single chunk that have other passes to compute during a transfer."""
 
 
 STAGE_RULES = (

@@ -1,4 +1,4 @@
-"""Rules of types: matrix arithmetic, recipes of narrow products, and optimizer steps."""
+"""Rules of data types: matrix arithmetic, FP8 and other low-precision recipes, and optimizer steps."""
 
 import numpy as np
 
@@ -38,9 +38,9 @@ def _explain_known(one: Request) -> Problem:
 
 
 def _has_kernel(r: Requests) -> Array:
-    """Hold where the system has constants of the attention kernel, in the type that attention is computed in.
+    """Return a mask of executions whose attention kernel has system constants for the type of attention.
 
-    The kernel that a framework's preset names is run by the default of a system that has no constants of it.
+    A kernel of a framework's preset always passes: systems without constants for it use their default kernel.
     """
     known = np.zeros((len(DATATYPE_BYTES), len(_TYPES), len(_KERNELS)), dtype=bool)
     for i, stored in enumerate(DATATYPE_BYTES):
@@ -92,7 +92,7 @@ PRECISION_RULES: tuple[Rule, ...] = (
 )
 
 
-# What makes a recipe of narrow products valid: the machine, what is stored, and what else asks for a type.
+# Recipes of low-precision products: supported machines, stored types, and options that state types as well.
 
 _RECIPE, _GATHER = ("fp8_recipe",), ("fp8_param_gather",)
 _NAMES = (NO_RECIPE, *RECIPES)
@@ -100,7 +100,7 @@ assert field_of("fp8_recipe").declaration.choices == _NAMES
 
 
 def _of_recipe(r: Requests, *values: bool) -> Array:
-    """Return for each execution the value of its recipe; true without one."""
+    """Return a value for the recipe of each execution; True without a recipe."""
     found: Array = np.array([True, *values])[r.plan.fp8_recipe]
     return found
 
@@ -110,7 +110,7 @@ def _none(r: Requests) -> Array:
 
 
 def _is_run(r: Requests) -> Array:
-    """Hold where the machine runs the recipe, and its engine has the type of its products."""
+    """Return a mask of executions whose machine supports the recipe and the type of its products."""
     return _of_recipe(r, *(name in r.system.recipes for name in RECIPES))
 
 
@@ -118,7 +118,7 @@ def _explain_machine(one: Request) -> Problem:
     known = ", ".join((NO_RECIPE, *one.system.recipes))
     name = one.execution.fp8_recipe
     product = RECIPES[name].product
-    hint = "ext.recipes of a system states what it runs: calculon describe system"
+    hint = "ext.recipes of a system lists its recipes: calculon describe system"
     if product not in {*one.system.matrix, *(one.system.ext.matrix or {})}:
         hint = f"its products are in {product}, of which the matrix engine states no rate"
     return Problem("fp8_recipe", f"a recipe that {one.system.name} runs: {known}", name, hint)
@@ -130,7 +130,7 @@ def _stores_more(r: Requests) -> Array:
 
 
 def _agrees(r: Requests) -> Array:
-    """Hold where ``matmul_dtype`` says nothing, or with its scaling what the recipe says."""
+    """Return a mask of executions whose ``matmul_dtype`` is unset, or agrees with the recipe, as must its scaling."""
     current = r.plan.is_choice("float8_scaling", "current")
     in_float8 = _of_recipe(r, *(recipe.product == FLOAT8 for recipe in RECIPES.values()))
     scaled = ~current | r.plan.is_choice("fp8_recipe", "tensorwise")
@@ -142,7 +142,7 @@ def _explain_types(one: Request) -> Problem:
     e = one.execution
     return Problem(
         "matmul_dtype",
-        f"same, since fp8_recipe={e.fp8_recipe} says what products are in",
+        f"same, since fp8_recipe={e.fp8_recipe} determines the type of products",
         e.matmul_dtype
         if e.float8_scaling == "delayed"
         else f"{e.matmul_dtype}, {e.float8_scaling}",
@@ -150,7 +150,7 @@ def _explain_types(one: Request) -> Problem:
 
 
 def _keeps_modules(r: Requests) -> Array:
-    """Hold where nothing is computed again that the recipe excludes."""
+    """Return a mask of executions that recompute no module that the recipe excludes."""
     good = _none(r)
     for name in RECIPES:
         excluded = np.zeros(1, bool)
@@ -164,7 +164,7 @@ def _explain_modules(one: Request) -> Problem:
     e = one.execution
     without = " and ".join(MODULES_WITHOUT[e.fp8_recipe])
     wanted = f"a set without {without}, since fp8_recipe is {e.fp8_recipe}"
-    hint = "its factors are of largest values of steps before, which would be counted twice"
+    hint = "its scaling factors come from maxima of earlier steps, which would be counted twice"
     return Problem("recompute_modules", wanted, e.recompute_modules, hint)
 
 
@@ -207,7 +207,7 @@ RECIPE_RULES = (
         expected(
             "fp8_param_gather",
             f"false, unless fp8_recipe is one of {', '.join(GATHERED)}",
-            "weights are kept as a recipe of 8 bits multiplies them",
+            "weights are kept in the 8 bits in which a recipe multiplies them",
         ),
         _GATHER,
     ),
@@ -232,7 +232,7 @@ RECIPE_RULES = (
         lambda r: ~r.plan.fp8_param_gather | np.array(not r.model.mtp_layers),
         expected(
             "fp8_param_gather",
-            "false, since {model.name} has modules that predict further tokens (mtp_layers)",
+            "false, since {model.name} has MTP modules (mtp_layers)",
             "weights of these modules are kept in the datatype",
         ),
         _GATHER,
@@ -240,7 +240,7 @@ RECIPE_RULES = (
 )
 
 
-# Which optimizer steps contradict themselves.
+# Options of the optimizer step that exclude each other.
 
 _MOMENTS = tuple(field_of("optimizer_state_dtype").declaration.needs["optimizer"])
 _SMALL = tuple(field_of("main_grad").declaration.needs["grad_dtype"])
@@ -270,7 +270,9 @@ def _explain_copy(one: Request) -> Problem:
 def _explain_sums(one: Request) -> Problem:
     e = one.execution
     with_ = "main_grad: true" if e.main_grad else f"grad_dtype: {e.grad_dtype}"
-    hint = f"4-byte sums are beside grad_dtype: {' or '.join(_SMALL)}, and are what the step reads"
+    hint = (
+        f"4-byte sums complement grad_dtype: {' or '.join(_SMALL)}, and are the input of the step"
+    )
     return Problem("grad_sums", f"false with {with_}", "true", hint)
 
 

@@ -1,4 +1,4 @@
-"""Whether the framework of a preset has what an execution asks for."""
+"""Rules of framework presets: options and limits of the framework that runs an execution."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial, reduce
@@ -10,26 +10,28 @@ from calculon.base.errors import Problem
 from calculon.base.units import Array
 from calculon.declarations.named_values import PRESETS
 from calculon.declarations.presets import Preset, find_preset, lacking, refused
-from calculon.plan.columns import field_of, held
+from calculon.plan.columns import encoded, field_of
 from calculon.plan.plan import NAMES
 from calculon.plan.rules.rule import Request, Requests, Rule
 
 INNER = {"pipeline_interleaving"}
-"""The loop of a search within what it enumerates: what a limit on it rejects is counted."""
+"""Innermost loop of a search: executions that a limit on it rejects are counted as infeasible."""
 
 
 def _has_values(preset: Preset, r: Requests) -> Array:
-    """Return which executions have values in all fields that the framework has."""
+    """Return a mask of executions whose values the framework supports in all fields."""
     good = np.array(True)
     for name, entry in preset.entries.items():
         if entry.runs:
             column = getattr(r.plan, name)
-            good = good & reduce(np.logical_or, (column == held(name, one) for one in entry.runs))
+            good = good & reduce(
+                np.logical_or, (column == encoded(name, one) for one in entry.runs)
+            )
     return good
 
 
 def _meets_limits(preset: Preset, r: Requests, *, inner: bool) -> Array:
-    """Return which executions meet the limits of a framework, those on inner loops or the others."""
+    """Return a mask of executions that meet the limits of a framework: limits on inner loops, or other limits."""
     good = np.array(True)
     for limit in preset.limits:
         if inner is not INNER.isdisjoint(limit.that.names):
@@ -38,10 +40,11 @@ def _meets_limits(preset: Preset, r: Requests, *, inner: bool) -> Array:
 
 
 def _of_each(holds: Callable[[Preset, Requests], Array]) -> Callable[[Requests], Array]:
-    """Make a rule of a question about one preset and executions."""
+    """Return a mask function for executions of several presets from one for a single preset."""
 
     def held_by_all(r: Requests) -> Array:
         good = np.array(True)
+        # A table has few presets: each is checked for all rows at once, and applies to its own rows.
         for code in np.unique(r.plan.preset).tolist():
             preset = find_preset(PRESETS[code])
             good = good & ((r.plan.preset != code) | holds(preset, r))
@@ -51,7 +54,7 @@ def _of_each(holds: Callable[[Preset, Requests], Array]) -> Callable[[Requests],
 
 
 class _Named:
-    """A column of codes that compares with texts as the names that they stand for; none has a code below 0."""
+    """Column of codes that compares equal to the names of the codes; codes below 0 have no name."""
 
     def __init__(self, codes: Array, choices: Sequence[str]):
         self._codes, self._choices, self.shape = codes, choices, np.shape(codes)
@@ -63,6 +66,7 @@ class _Named:
         found = np.zeros(self.shape, bool)
         if other in self._choices:
             found = found | (self._codes == self._choices.index(other))
+        # Codes below 0 stand for values without a name, which expressions write as an empty text.
         return found if other else found | (self._codes < 0)
 
     def __ne__(self, other: object) -> Array:  # type: ignore[override]
@@ -71,11 +75,12 @@ class _Named:
     def _names(self) -> Array:
         return np.array([*self._choices, ""])[self._codes]
 
+    # Equality returns an array, so there is no consistent hash.
     __hash__ = None  # type: ignore[assignment]
 
 
 def _value(r: Requests, name: str) -> Any:
-    """Return a column, or what the model has."""
+    """Return a column of the plan, or a field of the model."""
     if name not in NAMES:
         return getattr(r.model, name)
     values = getattr(r.plan, name)
@@ -84,7 +89,7 @@ def _value(r: Requests, name: str) -> Any:
 
 
 def _of(one: Request) -> tuple[Preset, Callable[[str], Any]]:
-    """Return the preset of one execution, and what its fields and its model have."""
+    """Return the preset of one execution, and a function that returns fields of the execution or its model."""
 
     def value_of(name: str) -> Any:
         return getattr(one.execution if name in NAMES else one.model, name)
@@ -97,7 +102,7 @@ def _lacking(one: Request) -> Iterator[Problem]:
 
 
 def _refused(one: Request, *, inner: bool) -> Iterator[Problem]:
-    """Yield what limits say, those on inner loops or the others."""
+    """Yield the violated limits, either limits on inner loops or other limits."""
     for limit, problem in refused(*_of(one)):
         if inner is not INNER.isdisjoint(limit.that.names):
             yield problem
@@ -110,7 +115,7 @@ def _rule(
     *,
     counted: bool = False,
 ) -> Rule:
-    """Make a rule on all fields of a framework, or on all of its limits, of which an execution may break several."""
+    """Create a rule on all options or all limits of a framework; an execution may violate several."""
 
     def explain(one: Request) -> Problem:
         return next(every(one))

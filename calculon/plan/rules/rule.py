@@ -1,4 +1,4 @@
-"""The form of a rule: a mask for tables and grids alike, a message with numbers for one execution."""
+"""Form of a rule: a mask for tables and grids, and a message with numbers for a single execution."""
 
 from collections.abc import Callable, Iterable
 from functools import cached_property
@@ -17,7 +17,7 @@ from calculon.plan.columns import Columns, code
 
 @dataclass(frozen=True)
 class Requests:
-    """Requests of executions of a model on a system, as columns that broadcast; a rule tells which of them meet it."""
+    """Executions of a model on a system, as columns that broadcast: the input of rules."""
 
     model: Model
     system: System
@@ -25,24 +25,24 @@ class Requests:
 
     @property
     def blocks(self) -> Array:
-        """Blocks of the most loaded pipeline stage."""
+        """Blocks of the largest pipeline stage."""
         return np.ceil(self.model.num_blocks / self.plan.pipeline_par)
 
     @property
     def multiplied(self) -> Array:
-        """The ``matmul_dtype``, as its code, by which results of products and attention have their types."""
+        """Codes of ``matmul_dtype`` that determine the result types of matrix products and attention."""
         narrow = self.plan.fp8_recipe > 0
         return np.where(narrow, code("matmul_dtype", FLOAT8), self.plan.matmul_dtype)
 
     @cached_property
     def asked(self) -> frozenset[str]:
-        """The optional fields that have another value than their default in some execution."""
+        """Optional fields that differ from their default in some execution."""
         return self.plan.asked()
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request: one execution of a model on a system. A rule that it breaks explains that with a message."""
+    """Execution of a model on a system; rules explain their violations with a message."""
 
     model: Model
     system: System
@@ -50,23 +50,22 @@ class Request:
 
     @property
     def blocks(self) -> int:
-        """Blocks of the most loaded pipeline stage."""
+        """Blocks of the largest pipeline stage."""
         return -(-self.model.num_blocks // self.execution.pipeline_par)
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One requirement.
+    """Requirement on executions.
 
     Attributes:
         reason: Short stable identifier.
-        holds: Mask of the requests that meet it.
-        explain: Message for one execution that does not: a :class:`Problem` for a malformed request, else text.
-        about: Optional fields: where all of them have their default, the rule holds.
-        counted: A search counts what it rejects as infeasible. What other rules reject is not in the space at all: the
-            published enumeration has no loop for it.
-        every: Explanations of all that breaks it, where it asks for several things at once; by default `explain` is
-            all.
+        holds: Function that returns a mask of the executions that meet the requirement.
+        explain: Function that returns a message for a violation: a :class:`Problem` for a malformed request, else text.
+        about: Optional fields; if all of them have their default, the rule holds.
+        counted: True if a search counts rejected executions as infeasible. Executions that other rules reject do not
+            belong to the space, because the published enumeration has no loop for them.
+        every: Function that returns all explanations, for a rule with several requirements; by default only `explain`.
     """
 
     reason: str
@@ -77,15 +76,15 @@ class Rule:
     every: Callable[[Request], Iterable[Problem | str]] | None = None
 
     def concerns(self, requests: Requests) -> bool:
-        """Whether any row can break the rule."""
+        """Return True if any row can violate the rule."""
         return not self.about or not requests.asked.isdisjoint(self.about)
 
 
 def expected(field: str, wanted: str, hint: str = "") -> Callable[[Request], Problem]:
-    """Return the explanation of a field whose value does not fit.
+    """Return an explanation for a field with an unsuitable value.
 
     `wanted` and `hint` may refer to fields of the execution ``{e.data_par}``, of ``{model}`` and ``{system}``, and to
-    the ``{blocks}`` of the most loaded stage and of a ``{chunk}`` of it.
+    the numbers of ``{blocks}`` of the largest stage and of a ``{chunk}`` of it.
     """
 
     def explain(one: Request) -> Problem:

@@ -1,4 +1,4 @@
-"""Rules of sequences: how ranks split them, how keys and values are exchanged, and packed documents."""
+"""Rules of context parallelism and packed sequences: division over ranks, and the exchange of keys and values."""
 
 from collections.abc import Callable
 from functools import cache
@@ -15,7 +15,7 @@ from calculon.plan.columns import Columns, field_of
 from calculon.plan.mesh import data_network, data_ranks
 from calculon.plan.rules.rule import Request, Requests, Rule, expected
 
-# How sequences may be split over ranks, and their keys and values exchanged.
+# Division of sequences over ranks (context parallelism), and exchange of their keys and values.
 
 
 def _is_one_of(plan: Columns, name: str, values: tuple[str, ...]) -> Array:
@@ -24,7 +24,7 @@ def _is_one_of(plan: Columns, name: str, values: tuple[str, ...]) -> Array:
 
 
 def _needs(name: str, forms: tuple[str, ...], plain: str) -> Rule:
-    """Make the rule that a field of the exchange has its default where it says nothing."""
+    """Create the rule that a field of the exchange has its default if it has no effect."""
     default = field_of(name).default
 
     def stated(plan: Columns) -> Array:
@@ -45,7 +45,7 @@ def _needs(name: str, forms: tuple[str, ...], plain: str) -> Rule:
 
 
 def _parts(r: Requests) -> Count:
-    """Equal parts of a sequence: two of each rank, from the front and from the end, or one."""
+    """Return the number of equal parts of a sequence: two per rank for zigzag (one from each end), or one."""
     zigzag = r.plan.is_choice("cp_balance", "zigzag")
     return np.asarray(np.where(zigzag, 2, 1) * r.plan.context_par, np.int64)
 
@@ -67,7 +67,7 @@ def _explain_sequence(one: Request) -> Problem:
 
 
 def _exchanging(plan: Columns) -> Count:
-    """Ranks that exchange heads among each other: 1 where none do."""
+    """Return the number of ranks that exchange heads with each other; 1 without an exchange."""
     inner = np.where(plan.is_choice("cp_comm", "a2a_p2p"), plan.cp_a2a_size, plan.context_par)
     return np.where(_is_one_of(plan, "cp_comm", HEAD_EXCHANGES), np.maximum(inner, 1), 1)
 
@@ -77,7 +77,7 @@ def _key_heads(r: Requests) -> Count:
 
 
 def _attending(holds: Callable[[Requests], Array]) -> Callable[[Requests], Array]:
-    """Ask only models with attention with softmax."""
+    """Apply a rule to models with softmax attention only."""
     return lambda r: holds(r) if r.model.has_softmax else np.array(True)
 
 
@@ -114,19 +114,20 @@ def _inner_name(one: Request) -> str:
 
 
 def _copies(r: Requests) -> Array:
-    """Whether heads are copied only where they are fewer than the ranks."""
+    """Return a mask of executions that copy heads only if there are fewer heads than ranks."""
     fewer = r.plan.tensor_par * _exchanging(r.plan) > _key_heads(r)
     return ~r.plan.cp_kv_replicate | fewer
 
 
 def _inner_divides(r: Requests) -> Array:
     size = r.plan.cp_a2a_size
+    # NumPy computes both sides of `&`: the maximum avoids a remainder of division by 0.
     divides = (size > 0) & (r.plan.context_par % np.maximum(size, 1) == 0)
     return ~r.plan.is_choice("cp_comm", "a2a_p2p") | divides
 
 
 def _skips_some(r: Requests) -> Array:
-    """Whether parts of sequences are only left out where windows are narrower than these."""
+    """Return a mask of executions that skip parts of sequences only if attention windows allow it."""
     window, sequence = r.model.sliding_window, sequence_lengths(r.model, r.plan.seq_length)
     length = document_lengths(sequence, r.plan.packed_percent)
     ends = (window > 0) & (window < length) & ~r.plan.is_choice("cp_balance", "striped")
@@ -148,7 +149,7 @@ def _explain_skip(one: Request) -> Problem:
 
 @cache
 def _remade() -> Array:
-    """Return which values of ``recompute_modules``, by their code, make queries, keys or values again."""
+    """Return a mask over the values of ``recompute_modules``, by code, that recompute queries, keys or values."""
     values = field_of("recompute_modules").declaration.choices
     return np.array([value == "ops" or "mla_up_proj" in modules_of(value) for value in values])
 
@@ -158,7 +159,8 @@ def _keeps_exchanged(r: Requests) -> Array:
 
 
 def _large_enough(r: Requests) -> Array:
-    """Whether a stated network joins all ranks with the same weights."""
+    """Return a mask of executions whose stated network joins all ranks with equal weights."""
+    # Another rule refuses networks that do not exist; here the index only has to be valid.
     network = np.minimum(data_network(r.plan), len(r.system.networks) - 1)
     stated = r.plan.is_choice("mesh_order", "stated") & (r.plan.context_par > 1)
     return ~stated | (data_ranks(r.plan) <= r.system.fabric.size[network])
@@ -179,7 +181,7 @@ _FIELDS = ("context_par",)
 CONTEXT_NETWORK_RULES: tuple[Rule, ...] = (
     Rule("cp_network_size", _large_enough, _explain_network, _FIELDS, counted=True),
 )
-"""Whether gradients are reduced on networks that are large enough."""
+"""Requirement that networks are large enough for the gradient reduction."""
 
 CONTEXT_RULES: tuple[Rule, ...] = (
     Rule(
@@ -203,7 +205,7 @@ CONTEXT_RULES: tuple[Rule, ...] = (
         expected(
             "cp_a2a_size",
             "a divisor of context_par={e.context_par}",
-            "cp_comm: a2a_p2p exchanges heads over so many ranks, and has rings between them",
+            "cp_comm: a2a_p2p exchanges heads over cp_a2a_size ranks, and uses rings between these groups",
         ),
         ("cp_comm",),
     ),
@@ -235,8 +237,7 @@ CONTEXT_RULES: tuple[Rule, ...] = (
         ),
         expected(
             "attn_impl",
-            "flash, since cp_comm: {e.cp_comm} adds results for parts of the keys up by the sums that fused attention "
-            "keeps",
+            "flash, since cp_comm: {e.cp_comm} combines results for parts of the keys with the sums of fused attention",
             "cp_comm: a2a gives each rank whole sequences",
         ),
         _FIELDS,
@@ -251,10 +252,10 @@ Ulysses*, arXiv 2309.14509, section 3.1; sums: Liu et al., *Ring Attention*, arX
 """
 
 
-# What packed sequences need: attention whose kernel knows where documents begin, and documents that can be unequal.
+# Packed sequences: the attention kernel must know the document boundaries, and documents may be unequal.
 
 _WHOLE = 100
-"""Percent of a sequence that its only document has."""
+"""Length of the only document of a sequence, in percent of the sequence."""
 
 
 def _several(r: Requests) -> Any:
@@ -262,16 +263,16 @@ def _several(r: Requests) -> Any:
 
 
 def _largest(packed_percent: Any, parts: Any) -> Any:
-    """Return the largest imbalance, in percent: all sequences of the slowest rank are one document each.
+    """Return the largest possible imbalance in percent: each sequence of the slowest rank is a single document.
 
-    Where ranks have parts of sequences and documents stay whole (`parts` above 1), it may have the last of them, which
-    sees ``(2 c - 1) / c`` times the mean (Megatron-LM, ``--cp-comm-type all_gather``).
+    If ranks hold parts of sequences and documents stay whole (`parts` above 1), the slowest rank may have the last
+    part, which sees ``(2 c - 1) / c`` times the mean (Megatron-LM, ``--cp-comm-type all_gather``).
     """
     return _WHOLE * _WHOLE * (2 * parts - 1) // (parts * packed_percent)
 
 
 def _whole_parts(r: Requests) -> Array:
-    """Parts of sequences whose documents stay whole: rings split each document, and exchanges of heads gather it."""
+    """Return the number of parts of whole documents: rings split each document, and head exchanges gather it."""
     gathers = r.plan.is_choice("cp_comm", "all_gather")
     return np.where(gathers, np.asarray(r.plan.context_par, np.int64), 1)
 
@@ -281,8 +282,8 @@ def _explain_largest(one: Request) -> Problem:
     parts = e.context_par if e.cp_comm == "all_gather" else 1
     factor = f" x (2 x {parts} - 1) / {parts}" if parts > 1 else ""
     wanted = (
-        f"at most 100 x 100 / packed_percent{factor} = {_largest(e.packed_percent, parts)}, where every sequence of "
-        "the slowest rank is one document"
+        f"at most 100 x 100 / packed_percent{factor} = {_largest(e.packed_percent, parts)}, for a slowest rank with "
+        "one document per sequence"
     )
     return Problem("pack_imbalance_percent", wanted, str(e.pack_imbalance_percent))
 
@@ -310,7 +311,7 @@ PACKED_RULES = (
         expected(
             "pack_imbalance_percent",
             "100, unless packed_percent is below 100",
-            "sequences of one document each are the same work",
+            "sequences with one document each have equal work",
         ),
         ("pack_imbalance_percent",),
     ),

@@ -1,4 +1,4 @@
-"""Which forms of tensor parallelism and of products contradict others."""
+"""Rules of tensor parallelism, sequence parallelism, and the implementation of matrix products."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from calculon.plan.rules.rule import Request, Requests, Rule, expected
 
 
 def _unsplit(r: Requests) -> Array:
-    """Whether collectives are neither split nor cut into tiles."""
+    """Return a mask of executions whose collectives are all-reduces that are not cut into tiles."""
     return r.plan.is_choice("tensor_par_comm_type", "ar") & _in_one(r)
 
 
@@ -37,7 +37,7 @@ def _explain_behind(one: Request) -> Problem:
         if e.tensor_par == 1
         else f"tp_impl: {e.tp_impl} has no gradient that only weights wait for"
         if e.tp_impl != "megatron"
-        else f"tensor_par_overlap: {e.tensor_par_overlap} hides collectives in its own way"
+        else f"tensor_par_overlap: {e.tensor_par_overlap} already hides collectives"
     )
     return Problem("tp_async", f"false, since {why}", "true")
 
@@ -54,7 +54,7 @@ def _explain_late_bias(one: Request) -> Problem:
 
 
 def _plain_with_experts(name: str, values: tuple[str, ...], why: str) -> Rule:
-    """Make the rule that a choice has one of some values where blocks have experts."""
+    """Create the rule that a choice has one of the given values if blocks have experts."""
 
     def holds(r: Requests) -> Array:
         if not r.model.has_experts:
@@ -103,7 +103,7 @@ TENSOR_RULES = (
         ),
         expected(
             "seq_par_copies",
-            "false, unless tensor_par is above 1, tensor_par_comm_type rs_ag and nothing runs beside the collectives",
+            "false, unless tensor_par is above 1, tensor_par_comm_type rs_ag and nothing overlaps with the collectives",
         ),
         ("seq_par_copies",),
     ),
@@ -152,7 +152,7 @@ TENSOR_RULES = (
         expected(
             "matmul_impl",
             "gemm, unless tensor_par_overlap is none and matmul_dtype same",
-            "the vector engine computes in the datatype, and in no tiles",
+            "the vector engine computes in the datatype, and without tiles",
         ),
         ("matmul_impl",),
     ),
@@ -174,7 +174,7 @@ TENSOR_RULES = (
         expected(
             "rotary_impl",
             "real, unless fusion is none, compile or max",
-            "the published kernels are what they are",
+            "the published kernels are fixed",
         ),
         ("rotary_impl",),
     ),

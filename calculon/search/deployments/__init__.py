@@ -1,13 +1,13 @@
-"""The search for deployments: how a model is served best, over counts, splits, types of numbers and schedulers.
+"""Search for deployments: the best way to serve a model, over processor counts, splits, data types and schedulers.
 
-====================  =========================================================================================
-``deployment_words``  names of fields and figures that a question may use, and their values
-``deployment_space``  the deployments of a question, numbered: replicas that do all, and pools that prefill apart
-``deployment_rows``   their figures, in parts of bounded size; replicas that are alike are solved once
-``unknown_figures``   figures that only some deployments have, and what they need
-``serving_search``    the search itself, exact; ``deployments_found`` what it returns
-====================  =========================================================================================
+=========================  ====================================================================================
+``deployment_vocabulary``  names of fields and figures that a question may use, and their values
+``deployment_space``       deployments of a question, numbered: with chunked prefill, or separate prefill pools
+``deployment_rows``        figures of deployments, in parts of bounded size; equal replicas are solved once
+``serving_search``         the exact search
+``deployment_search``      its result
+=========================  ====================================================================================
 
-Pools apart are enumerated pair by pair. The time that a cache is under way depends on both splits, and the batch of
-those that decode on how fast the others prefill, so that no frontier of one pool alone would be exact.
+Prefill and decode pools are enumerated pair by pair. The transfer time of a KV cache depends on both splits, and the
+decode batch depends on the prefill throughput, so a Pareto front of each pool alone would not be exact.
 """

@@ -1,7 +1,7 @@
-"""The figures of deployments of a space, and which limits they miss.
+"""Figures of the deployments of a space, and the limits that they miss.
 
-Replicas that are alike are solved once: where requests come as fast as they are answered, a replica knows of no other,
-and all counts of processors with the same split share its batch and its times.
+Equal replicas are solved once. If requests arrive as fast as they are answered, replicas are independent, and all
+processor counts with the same split have the same batch and times per replica.
 """
 
 from functools import cached_property
@@ -13,7 +13,7 @@ from calculon.base.units import Array, Count
 from calculon.declarations.serving_figures import SERVING_FIGURES
 from calculon.plan.choices import distinct
 from calculon.search.deployments.deployment_space import DeploymentSpace, Group
-from calculon.search.deployments.deployment_words import SCHEDULING, SPLIT, stated_default
+from calculon.search.deployments.deployment_vocabulary import SCHEDULING, SPLIT, stated_default
 from calculon.serving.passes.replica import Replica
 from calculon.serving.records.deployments import Deployments
 from calculon.serving.records.load import SATURATED
@@ -26,11 +26,11 @@ class Rows:
     """Deployments of a group with their figures; columns have shape ``(deployments,)``.
 
     Attributes:
-        space, group: The space, and the choices of the deployments.
-        places: Their places in the group.
-        points: What replicas do.
-        alike: Which of these each deployment has.
-        free: Share of the memory of a rank that is left for sequences; below 0 where the model does not fit.
+        space, group: The space, and the shared choices of the deployments.
+        places: Indices of the deployments in the group.
+        points: Operating points of distinct replicas.
+        alike: Index of the operating point of each deployment.
+        free: Fraction of the memory of a rank that is free for KV caches; negative if the model does not fit.
     """
 
     space: DeploymentSpace
@@ -42,7 +42,7 @@ class Rows:
 
     @cached_property
     def sizes(self) -> dict[str, Count]:
-        """Fields of the deployments that are columns."""
+        """Sizes of the deployments: fields that are columns."""
         return self.group.columns(self.places)
 
     @property
@@ -52,25 +52,25 @@ class Rows:
 
     @property
     def batch(self) -> Count:
-        """Sequences that a replica decodes at a time; meaningless without room for one."""
+        """Largest number of sequences in a decode batch; undefined if not a single sequence fits."""
         return self.points.batch[self.alike]
 
     @property
     def room(self) -> Array:
-        """Whether there is room for a sequence."""
+        """Mask of deployments with memory for at least one sequence."""
         return self.points.fits[self.alike]
 
     @property
     def feasible(self) -> Array:
-        """Whether there is room, and all limits are kept."""
+        """Mask of deployments that fit in memory and meet all limits."""
         return self.points.feasible[self.alike]
 
     @cached_property
     def excess(self) -> Array:
-        """How many times a limit there is, of the limit that is missed by most: 1 or less where all are kept.
+        """Ratio of the worst figure to its limit: at most 1 if all limits are met.
 
-        Times are without end where the rate is too high; then the rate counts. Without room for a sequence, what is
-        held of the memory.
+        Infinite times are ignored: they follow from a request rate that is too high, and that ratio counts. If no
+        sequence fits, the result is the used fraction of the memory.
         """
         worst = np.zeros(len(self.points.batch))
         for one in self.points.limits:
@@ -79,7 +79,7 @@ class Rows:
         return np.where(self.points.fits, worst, 1 - self.free)[self.alike]
 
     def value(self, name: str) -> Array:
-        """Return a figure, or a field of the deployments as files state it."""
+        """Return a figure, or a field of the deployments in the units of files."""
         if name in AllReplicas._fields:
             found: Array = getattr(self._of_all, name)
             return found
@@ -104,24 +104,26 @@ class Rows:
 
 
 def shares(space: DeploymentSpace, group: Group) -> bool:
-    """Whether replicas do the same however many there are: all that they do, and as much as they can."""
+    """Return True if the figures of a replica do not depend on the number of replicas: saturated, without pools."""
     alone = group.pools is None
     return alone and space.workload.kind == SATURATED and space.workload.requests is None
 
 
 def solve(space: DeploymentSpace, group: Group, places: Array) -> Rows:
-    """Return the figures of deployments of a group, given by their places in it.
+    """Return the figures of deployments of a group, given by their indices.
 
-    Every one is what :func:`calculon.serve` says of it.
+    They are equal to the results of :func:`calculon.serve`.
     """
     alike, chosen = np.arange(len(places)), places
     if shares(space, group):
+        # Key of a replica: its split and the settings of its scheduler. Counts of processors do not matter.
         split, setting = np.divmod(places, group.settings)
         keys = group.engines[split] * group.settings + setting
         _, alike, first = distinct([keys])
         chosen = places[first]
     deployments = group.deployments(chosen)
     if shares(space, group):
+        # Solve a deployment with a single replica; _of_all scales the result.
         single = deployments.tensor_par * deployments.pipeline_par
         columns = {name: getattr(deployments, name) for name in (*SPLIT, *SCHEDULING)}
         deployments = Deployments.of(group.record, None, **columns | {SPLIT[0]: single})

@@ -1,4 +1,4 @@
-"""The deployments of a question, numbered: counts of processors, splits, types of numbers, schedulers."""
+"""Space of deployments of a question: processor counts, splits, data types and schedulers, numbered."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -12,7 +12,7 @@ from calculon.base.frozen import dataclass
 from calculon.base.units import Array, Count
 from calculon.declarations.model import Model
 from calculon.hardware.system import System
-from calculon.search.deployments.deployment_words import (
+from calculon.search.deployments.deployment_vocabulary import (
     BUDGETS,
     CAPS,
     CHOICES,
@@ -33,22 +33,22 @@ from calculon.serving.records.read_records import read_deployment
 from calculon.serving.records.speculation import NO_DRAFT
 
 MOST_APART = 4_000_000
-"""Pairs of pools of a space, which are held in memory."""
+"""Largest number of pairs of prefill and decode pools: all are held in memory."""
 
 ROWS, ROWS_ALIKE = 2**16, 2**19
-"""Deployments that are looked at together, and those of so many kinds: bounds the memory of a search."""
+"""Deployments that are solved together, and the limit if many of them are equal: bounds the memory of a search."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """Deployments that have the same choices.
+    """Deployments with equal choices.
 
     Attributes:
-        number: Number of its first deployment.
+        number: Number of the first deployment.
         record: The choices.
-        splits (shape (fields of SPLIT, splits)): Processors of all replicas, and how each replica is split.
-        engines (shape (splits,)): Which of the splits of a replica each has.
-        pools: Likewise of the pools that prefill, where there are any.
+        splits (shape (fields of SPLIT, splits)): Processors of all replicas, and the split of each replica.
+        engines (shape (splits,)): Index of the split of a replica in the distinct ones.
+        pools: Splits of the prefill pools, if there are any.
         scheduling (shape (fields of SCHEDULING, settings)): Token budgets, and batches that they allow.
     """
 
@@ -64,11 +64,11 @@ class Group:
 
     @property
     def settings(self) -> int:
-        """Settings of the scheduler for each split."""
+        """Number of scheduler settings for each split."""
         return self.scheduling.shape[1]
 
     def columns(self, places: Array) -> dict[str, Count]:
-        """Return the sizes of deployments, given by their places in the group."""
+        """Return the sizes of deployments, given by their indices in the group."""
         split, setting = np.divmod(places, self.settings)
         values = (*self.splits[:, split], *self.scheduling[:, setting])
         return dict(zip((*SPLIT, *SCHEDULING), values, strict=True))
@@ -81,7 +81,7 @@ class Group:
         return Deployments.of(self.record, prefill, **self.columns(places))
 
     def parts(self, order: Array, least: int, most: int = ROWS) -> Iterator[Array]:
-        """Yield the places of the deployments with splits in some order: `least` of them at first, then ever more."""
+        """Yield deployments in a given order of splits: `least` of them at first, then parts that double in size."""
         first, size = 0, least
         while first < len(order):
             last = first + max(1, size // self.settings)
@@ -89,7 +89,7 @@ class Group:
             first, size = last, min(most, 2 * size)
 
     def parts_alike(self) -> Iterator[Array]:
-        """Yield the places of all deployments by splits of a replica, so many kinds and deployments at a time."""
+        """Yield all deployments by split of a replica, in parts with bounded numbers of kinds and deployments."""
         order = np.argsort(self.engines, kind="stable")
         kinds = np.cumsum(np.diff(self.engines[order], prepend=-1) != 0)
         part = np.maximum(
@@ -101,17 +101,17 @@ class Group:
 
 @dataclass(frozen=True)
 class DeploymentSpace:
-    """All deployments of a model on some counts of processors.
+    """All deployments of a model on some processor counts.
 
-    A deployment has a number: its place in loops over choices, prompts in passes of their own or mixed with decoding,
-    counts, splits, ``token_budget`` and ``max_batch``, the last one fastest.
+    The number of a deployment is its position in loops over choices, prefill alone or mixed with decoding (chunked
+    prefill), counts, splits, ``token_budget`` and ``max_batch``, the last one fastest.
 
     Attributes:
-        model, system, workload: What is served, on what, and what is asked of it.
-        counts: Processors.
-        fix, add: Values by field: those alone that are tried, and those that are tried as well.
-        front: Whether batches are tried that the load does not ask for: a load that is neither a rate nor users.
-        apart: Whether deployments are tried as well whose prompts are prefilled by a pool of their own.
+        model, system, workload: The served model, its system, and the workload.
+        counts: Processor counts.
+        fix, add: Values by field: the only ones to try, and additional ones.
+        front: True to try batches that the load does not determine: a load that states neither a rate nor users.
+        apart: True to try also disaggregated deployments with a separate prefill pool.
     """
 
     model: Model
@@ -125,17 +125,17 @@ class DeploymentSpace:
 
     @cached_property
     def groups(self) -> tuple[Group, ...]:
-        """The deployments by their choices.
+        """Deployments grouped by their choices.
 
         Raises:
-            SpecError: Where no choices go together.
+            SpecError: If no combination of choices is valid.
         """
         found: list[Group] = []
         number = 0
         for record in self._records():
             for every in (self._together, self._apart) if self.apart else (self._together,):
                 of_pools = every.pools is not None
-                if of_pools and record.batching == STATIC:  # is prefilled where it is decoded
+                if of_pools and record.batching == STATIC:  # static batches cannot be disaggregated
                     continue
                 splits = every.take(self._drafted(record, every))
                 for scheduling in self._scheduling(record, of_pools=of_pools):
@@ -150,17 +150,17 @@ class DeploymentSpace:
         return sum(map(len, self.groups))
 
     def place(self, number: int) -> tuple[Group, int]:
-        """Return the group of a number, and the place of the deployment in it."""
+        """Return the group that contains a number, and the index of the deployment in it."""
         group = next(one for one in reversed(self.groups) if one.number <= number)
         return group, number - group.number
 
     def deployment(self, number: int) -> Deployment:
-        """Return the deployment of a number."""
+        """Return the deployment with a number."""
         group, place = self.place(number)
         return group.deployments(np.array([place])).one(0)
 
     def _records(self) -> Iterator[Deployment]:
-        """Yield the choices as records; what contradicts itself is left out, where anything does not."""
+        """Yield the choices as records, without contradictory ones; raise SpecError if no choice is valid."""
         values = [self.tried(name) for name in CHOICES]
         made: dict[Deployment, None] = {}
         wrong: SpecError | None = None
@@ -178,11 +178,11 @@ class DeploymentSpace:
         yield from made
 
     def tried(self, name: str) -> Values:
-        """Return the values of a choice that are tried, in order."""
+        """Return the values of a choice to try, in order."""
         return self._values(name, (stated_default(name),))
 
     def _values(self, name: str, usual: Sequence[Any]) -> Values:
-        """Return the values of a field that are tried, in order."""
+        """Return the values of a field to try, in order."""
         return self.fix.get(name) or tuple(dict.fromkeys((*usual, *self.add.get(name, ()))))
 
     def _sizes(self, name: str, usual: Sequence[int]) -> list[int]:
@@ -190,20 +190,20 @@ class DeploymentSpace:
 
     @cached_property
     def asked(self) -> Mapping[str, Values]:
-        """Fields but those of splits of which several values were asked for, and all values that are tried."""
+        """Fields with several requested values, except splits, with all values to try."""
         found = {name: self.tried(name) for name in (*self.fix, *self.add) if name not in SPLIT}
         return {name: values for name, values in found.items() if len(values) > 1}
 
     @cached_property
     def left_out(self) -> Mapping[str, Values]:
-        """Values that were asked for and that no deployment can have, by field; of pools that prefill True."""
+        """Requested values that no deployment can have, by field; True for separate prefill pools."""
         found = {name: self._never(name, one) for name, one in {**self.fix, **self.add}.items()}
         if self.apart and all(group.pools is None for group in self.groups):
             found[POOL] = (True,)
         return {name: values for name, values in found.items() if values}
 
     def _never(self, name: str, values: Values) -> Values:
-        """Return those of the values of a field that no deployment has; none where there are no deployments at all."""
+        """Return the values of a field that no deployment has; none if there are no deployments at all."""
         had: set[Any] = set()
         for group in self.groups:
             if name in SPLIT:
@@ -218,7 +218,7 @@ class DeploymentSpace:
 
     @cached_property
     def _together(self) -> "_Splits":
-        """The splits of all counts into whole replicas."""
+        """Splits of all counts into whole replicas."""
         engines = self._engines
         counts = np.array(self.counts, np.int64)
         count, engine = np.nonzero(counts[:, None] % (engines[0] * engines[1]) == 0)
@@ -226,14 +226,15 @@ class DeploymentSpace:
 
     @cached_property
     def _apart(self) -> "_Splits":
-        """The splits of all counts into two pools of whole replicas.
+        """Splits of all counts into two pools of whole replicas.
 
-        Of each count they are loops over splits of those that prefill, their number, and splits of those that decode.
+        The order for each count: splits of prefill replicas, the number of prefill replicas, splits of decode replicas.
         """
         engines = self._engines
         procs = engines[0] * engines[1]
         own, chosen, pools = [], [], []
         for count in self.counts:
+            # Every split of a prefill replica, with 1 to `most` replicas, leaves processors for decoding.
             most = (count - 1) // procs
             pool = np.repeat(np.arange(len(procs)), most)
             replicas = np.arange(len(pool)) - np.repeat(np.cumsum(most) - most, most) + 1
@@ -246,13 +247,13 @@ class DeploymentSpace:
             if sum(map(len, chosen)) > MOST_APART:
                 hint = "list fewer, or fix degrees: pipeline_par=1,2,4"
                 wanted = f"counts with at most {MOST_APART:,} pairs of pools"
-                raise SpecError("num_procs", Problem("", wanted, f"more up to {count:,}", hint))
+                raise SpecError("num_procs", Problem("", wanted, f"more for {count:,}", hint))
         return _Splits(
             np.concatenate(own, axis=1), np.concatenate(chosen), np.concatenate(pools, axis=1)
         )
 
     def _drafted(self, record: Deployment, splits: "_Splits") -> Array:
-        """Return which splits what drafts can have, too: those of a model of its own divide its heads and experts."""
+        """Return a mask of splits that a draft model supports: its own heads and experts must divide, too."""
         sizes = dict(zip(SPLIT, splits.own, strict=True))
         draft = draft_of(self.model, record)
         if draft.model is None or draft.module:
@@ -264,7 +265,7 @@ class DeploymentSpace:
 
     @cached_property
     def _engines(self) -> Array:
-        """The splits of a replica: heads and blocks that can be divided, experts in whole groups."""
+        """Valid splits of a replica: heads and blocks divide over ranks, and experts over whole groups."""
         model, networks = self.model, self.system.networks
         node = networks[0].size
         usual_ranks = [*range(1, node + 1), *self._nodes]
@@ -283,6 +284,7 @@ class DeploymentSpace:
         fits &= copies_of_heads(model, np.maximum(tensor // parts, 1)) % shared == 0
         fits &= tensor * stages <= max(network.size for network in networks)
         within = node % np.maximum(tensor // parts, 1) == 0
+        # Beyond a node, attention groups stay within a node, unless the caller asks for other degrees.
         stated = (*self.fix.get("tensor_par", ()), *self.add.get("tensor_par", ()))
         fits &= (tensor <= node) | within | np.isin(tensor, stated)
         split = np.stack([tensor, stages, parts, experts, copies, shared])
@@ -290,7 +292,7 @@ class DeploymentSpace:
 
     @cached_property
     def _nodes(self) -> list[int]:
-        """Ranks of whole nodes, several, of which the attention of a mixture makes groups that stay in a node each."""
+        """Ranks of several whole nodes, for MoE models whose attention groups each stay within a node."""
         node = self.system.networks[0].size
         most = max(network.size for network in self.system.networks)
         if not self.model.mixes:
@@ -305,7 +307,7 @@ class DeploymentSpace:
 
     @property
     def bounds(self) -> str:
-        """What bounds the splits that are tried, in words."""
+        """Bounds of the splits that are tried, in words."""
         node = self.system.networks[0].size
         if "tensor_par" in self.fix:
             return f"tensor parallelism of {', '.join(map(str, sorted(self.fix['tensor_par'])))}"
@@ -319,13 +321,13 @@ class DeploymentSpace:
         return f"tensor parallelism within a node of {node:,}{beside}"
 
     def _scheduling(self, record: Deployment, *, of_pools: bool) -> Iterator[Array]:
-        """Yield settings of the scheduler: those with prompts in passes of their own, then those of mixed passes.
+        """Yield settings of the scheduler: first with prefill alone, then with mixed passes (chunked prefill).
 
-        A pool that decodes has no prompts in its passes, so that one budget is as good as any.
+        A decode pool has no prompts in its passes, so one token budget is enough.
         """
         one = (FIELDS["token_budget"].default,)
         budgets = self._sizes("token_budget", one if of_pools else BUDGETS)
-        if record.batching == STATIC:  # which has no mixed passes
+        if record.batching == STATIC:  # without mixed passes the budget has no effect
             budgets = budgets[:1]
         free = self.front and self.workload.kind == SATURATED
         caps = self._sizes("max_batch", CAPS if free else CAPS[:1])
@@ -334,6 +336,7 @@ class DeploymentSpace:
         settings = [
             (budget, cap, *more)
             for budget, cap, *more in product(budgets, caps, *others)
+            # Each sequence takes a row, and one for each draft token
             if not budget or rows * cap <= budget
         ]
         for mixes in (False, True):
@@ -343,18 +346,18 @@ class DeploymentSpace:
 
 @dataclass(frozen=True)
 class _Splits:
-    """Splits of counts: fields of each, which split of a replica it is, and the pool that prefills, if there is one."""
+    """Splits of counts: fields, indices of the distinct split of a replica, and prefill pools if there are any."""
 
     own: Array
     engines: Array
     pools: Array | None = None
 
     def take(self, kept: Array) -> "_Splits":
-        """Return some of them."""
+        """Return selected splits."""
         pools = None if self.pools is None else self.pools[:, kept]
         return _Splits(self.own[:, kept], self.engines[kept], pools)
 
 
 def _with_pool(record: Deployment) -> Deployment:
-    """Return the choices of a deployment with a pool that prefills, whose sizes do not count."""
+    """Return the choices of a deployment with a prefill pool; its sizes are placeholders."""
     return read_deployment(record, {COUNT: 2, POOL: {COUNT: 1}})

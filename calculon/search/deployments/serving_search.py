@@ -1,4 +1,4 @@
-"""The search for deployments: the best by a figure, or all that no other beats in several."""
+"""Search for deployments: the best by one figure, or a Pareto front of several."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -13,34 +13,38 @@ from calculon.declarations.spellings import processor_counts
 from calculon.estimate.argument_order import takes_either_order
 from calculon.hardware.system import System
 from calculon.inputs import Source
+from calculon.search.conditions import Condition
 from calculon.search.deployments.deployment_rows import Rows, shares, solve
+from calculon.search.deployments.deployment_search import DeploymentCounts, DeploymentSearch
 from calculon.search.deployments.deployment_space import ROWS, DeploymentSpace, Group
-from calculon.search.deployments.deployment_words import checked, may_be_unknown, unknown_figure
-from calculon.search.deployments.deployment_words import condition as read_condition
-from calculon.search.deployments.deployment_words import objective as read_objective
-from calculon.search.deployments.deployments_found import DeploymentCounts, DeploymentSearch
+from calculon.search.deployments.deployment_vocabulary import (
+    checked,
+    may_be_unknown,
+    unknown_figure,
+)
+from calculon.search.deployments.deployment_vocabulary import condition as read_condition
+from calculon.search.deployments.deployment_vocabulary import objective as read_objective
 from calculon.search.objective import Objective
 from calculon.search.ranking import Best, Front
 from calculon.search.request import stated_fields
-from calculon.search.where import Condition
 from calculon.serving.caches.cache import check_length, check_served
 from calculon.serving.records.load import Workload
 from calculon.serving.records.read_records import WorkloadSource, read_workload
 
 OBJECTIVE = "output_rate_per_proc"
-"""What deployments are ranked by where nothing is said: at a rate, that of the fewest processors is the highest."""
+"""Default objective. At a given request rate, the deployment with the fewest processors has the highest rate each."""
 
 TIES = "interactivity"
-"""What decides between equal deployments."""
+"""Objective that breaks ties."""
 
 FEW = 2**9
-"""Deployments that are solved first, where the best may make the others needless."""
+"""Deployments that are solved first: the best of them may prune the others."""
 
 SLACK = 1e-9
-"""What a bound gives away: the last digits of a figure depend on the order of its products."""
+"""Relaxation of a bound: the last digits of a figure depend on the order of its products."""
 
 DIGITS = 40
-"""Binary digits in which two scores are the same: those of a rate that is divided by replicas, and multiplied again."""
+"""Binary digits of equal scores: dividing a rate by the replicas and multiplying again changes the last digits."""
 
 
 @takes_either_order
@@ -61,27 +65,27 @@ def search_deployments(
 ) -> DeploymentSearch:
     """Search for the best deployments of a model.
 
-    Each split of the processors into replicas, and of these into tensor and pipeline parallelism and groups of experts,
-    counts with token budgets from 512 to 16,384, and with prompts in passes of their own. The batch is solved as
-    :func:`calculon.serve` does, and all limits are kept. Types have 16 bits, unless `fix` or `add` names others.
+    The search tries each split of the processors into replicas, and of replicas into tensor, pipeline and expert
+    parallelism, with chunked prefill (token budgets from 512 to 16,384) and with prefill in separate passes. Batches
+    are solved as in :func:`calculon.serve`, and all limits are met. Data types have 16 bits, unless `fix` or `add`
+    names others.
 
     Args:
         model, system, workload, **options: As in :func:`calculon.serve`.
-        num_procs: Processors of the deployment; several counts as ``"8:64:x2"``, or listed.
-        objective, top: ``FIGURE[:max|min]`` to rank by (``calculon describe serving``), and how many of the best to
-            keep.
-        pareto: Figures, of which no other deployment is better in all; where no load states it, also batches of powers
-            of two.
+        num_procs: Processors of the deployment; several counts as ``"8:64:x2"``, or as a list.
+        objective, top: ``FIGURE[:max|min]`` to rank by (``calculon describe serving``), and the number of best
+            deployments to return.
+        pareto: Figures of a Pareto front; for loads without a rate or users also over batches of powers of two.
         where: A condition such as ``"ttft_p < 0.5 and tensor_par <= 4"``.
-        fix: Values by field of a deployment that alone are tried: ``{"tensor_par": 8}``.
-        add: Values by field that are tried as well: ``{"weights_dtype": "float8"}``.
-        apart: Whether pools that only prefill are tried as well: each number of replicas of each split.
+        fix: Values by field of a deployment, the only ones to try: ``{"tensor_par": 8}``.
+        add: Additional values by field: ``{"weights_dtype": "float8"}``.
+        apart: True to try disaggregated deployments, too: each number of prefill replicas of each split.
 
     Returns:
-        The best, best first; of equal ones the one with the shortest time per token, then the first.
+        The best first; ties go to the shortest time per token, then to the first deployment.
 
     Raises:
-        SpecError: For everything wrong with the question.
+        SpecError: For every error in the arguments.
 
     Examples:
         >>> found = search_deployments("llama3-8B", "1,2", "h100_80g_sxm", prompt=1000, output=200, rate=5)
@@ -125,7 +129,7 @@ def make_space(
     apart: bool = False,
     named: Sequence[str] = ("fix", "add"),
 ) -> DeploymentSpace:
-    """Return the deployments of a question; arguments and errors as of :func:`search_deployments`."""
+    """Return the space of deployments; arguments and errors as of :func:`search_deployments`."""
     found = inputs.model(model)
     check_served(found)
     fixed, added = (
@@ -133,7 +137,7 @@ def make_space(
         for name, values in zip(named, (fix, add), strict=True)
     )
     if both := next((name for name in fixed if name in added), None):
-        hint = f"{named[0]} lists all values that are tried"
+        hint = f"{named[0]} lists all values to try"
         raise SpecError(
             named[1], Problem(both, f"a field that is not in {named[0]}", repr(both), hint)
         )
@@ -162,10 +166,10 @@ def _counts(asked: int | str | Sequence[int]) -> tuple[int, ...]:
 def make_ranking(
     objective: str = OBJECTIVE, top: int = 1, pareto: Sequence[str] = ()
 ) -> Best | Front:
-    """Return what a search keeps: the best by a figure, or what nothing beats in several.
+    """Return the ranking of a search: the best by one figure, or a Pareto front of several.
 
     Raises:
-        SpecError: For unknown figures, for fewer than two of a front, and for no deployments to keep.
+        SpecError: For unknown figures, for a front of fewer than two figures, and for `top` below 1.
     """
     if pareto:
         if len(pareto) < 2 or len({text.partition(":")[0] for text in pareto}) < len(pareto):
@@ -190,9 +194,9 @@ def run(
 
     Args:
         space: The deployments.
-        ranking: What is kept, of this search alone.
-        where: What is looked at.
-        prune: Whether deployments are left out whose score is known without their batch, and too low.
+        ranking: A fresh ranking.
+        where: Condition that deployments must meet.
+        prune: True to skip deployments whose score is known to be too low before their batch is solved.
     """
     search = _Search(space, ranking, where)
     bounds = [
@@ -200,6 +204,7 @@ def run(
     ]
     for group, bound in zip(space.groups, bounds, strict=True):
         if bound is not None:
+            # Best bounds first: their results raise the threshold early, which prunes the rest.
             parts = group.parts(np.argsort(-bound, kind="stable"), FEW)
         elif shares(space, group):
             parts = group.parts_alike()
@@ -209,6 +214,7 @@ def run(
             kept = places
             if bound is not None:
                 best = bound[places // group.settings]
+                # Equal scores remain: they may win by the tie-breaking objective.
                 kept = places[best >= ranking.threshold]
             if len(kept):
                 search.consider(solve(space, group, kept))
@@ -216,7 +222,7 @@ def run(
 
 
 class _Search:
-    """A search under way: what is kept, and the counts."""
+    """State of a search: the ranking and the counts."""
 
     def __init__(self, space: DeploymentSpace, ranking: Best | Front, where: Condition | None):
         self._space, self._ranking, self._where = space, ranking, where
@@ -227,7 +233,7 @@ class _Search:
         self._unknown = {name: True for name in named if may_be_unknown(name)}
 
     def consider(self, rows: Rows) -> None:
-        """Take in solved deployments."""
+        """Add solved deployments."""
         feasible, fits = rows.feasible, rows.room
         self._solved += len(fits)
         self._unfit += int((~fits).sum())
@@ -242,17 +248,18 @@ class _Search:
             kept = kept & np.broadcast_to(self._where.mask(rows.value), kept.shape)
         values = [one.value(rows.value(one.statistic.name)) for one in self._ranking.objectives]
         scores = rounded(np.stack(values))
+        # A deployment without a figure cannot be ranked by it
         kept = kept & ~np.isnan(scores).any(axis=0)
         self._ranking.keep(scores[:, kept], rows.numbers[kept])
 
     def _note(self, rows: Rows) -> None:
-        """Note which comes nearest to what is asked."""
+        """Remember the deployment that is nearest to the limits."""
         place = np.lexsort((rows.numbers, rows.excess, ~rows.room))[0]
         one = (not rows.room[place], float(rows.excess[place]), int(rows.numbers[place]))
         self._nearest = one if self._nearest is None else min(one, self._nearest)
 
     def result(self) -> DeploymentSearch:
-        """Return what was found."""
+        """Return the result."""
         _, numbers = self._ranking.ranked()
         counts = DeploymentCounts(len(self._space), self._solved, self._unfit, self._missing)
         nearest = self._nearest[2] if self._nearest and not counts.feasible else None
@@ -269,9 +276,9 @@ def rounded(scores: Array) -> Array:
 
 
 def _bound(space: DeploymentSpace, group: Group, objective: Objective) -> Array | None:
-    """Return the score of each split where the load says it: rates and money of a rate of requests.
+    """Return the score of each split if the load determines it: rates and cost at a given request rate.
 
-    What keeps the limits answers all requests, so that its output is that of the load.
+    Deployments that meet the limits answer all requests, so their output rate is the output rate of the load.
     """
     w, figure = space.workload, objective.statistic.name
     if w.rate is None or figure not in _OF_A_RATE:
@@ -284,4 +291,4 @@ _OF_A_RATE: Mapping[str, Callable[[Workload], float]] = {
     "output_rate_per_proc": lambda w: (w.rate or 0) * w.output,
     "total_rate_per_proc": lambda w: (w.rate or 0) * (w.prompt + w.output),
 }
-"""Figures that a rate of requests fixes, times the processors."""
+"""Figures that a request rate determines, multiplied by the number of processors."""

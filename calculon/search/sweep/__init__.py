@@ -1,1 +1,1 @@
-"""Sweeps: every combination of models, systems, executions and values of their fields, evaluated together."""
+"""Sweeps: evaluate every combination of models, systems, executions and values of their fields together."""

@@ -1,4 +1,4 @@
-"""What a sweep is over: values of fields by path, and executions in any form that people have them in."""
+"""Axes of a sweep: values of fields by path, and executions in any supported form."""
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,7 +22,7 @@ from calculon.estimate.estimate import Estimate
 from calculon.inputs import Changed, Source
 from calculon.plan.columns import field_of
 from calculon.plan.plan import NAMES, Plan, all_fields, as_plan
-from calculon.search.restrict import as_fields
+from calculon.search.overrides import as_fields
 
 KINDS = ("model", "execution", "system")
 
@@ -30,11 +30,11 @@ FieldsOf = Callable[[str], Mapping[str, Any]]
 """Returns the fields of a plan in words."""
 
 Paths = str | tuple[str, ...]
-"""A path, or several whose values go together."""
+"""A path, or several paths whose values are zipped."""
 
 
 class Planned(Protocol):
-    """A result that has a table of executions."""
+    """Result that contains a table of executions."""
 
     @property
     def plan(self) -> Plan:
@@ -43,19 +43,19 @@ class Planned(Protocol):
 
 
 One = Source | Execution | Estimate
-"""An execution: a source of one, a record, or the estimate of one."""
+"""An execution: a source, a record, or an estimate."""
 
 _FRAMEWORK = ("edition", "preset")
-"""Fields of an execution that say what fills in the others."""
+"""Fields of an execution that determine the defaults of the others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """The values that one field is tried with, or several together.
+    """Values to try for one field, or for several fields together.
 
     Attributes:
-        names: The paths as they were asked for: the names of their columns.
-        owners: For each its kind of spec, and the path in it.
+        names: The paths as given: names of their columns.
+        owners: Kind of spec and the path in it, for each name.
         values: A value for each path, for every position on the axis.
     """
 
@@ -64,7 +64,7 @@ class Axis:
     values: tuple[tuple[Any, ...], ...]
 
     def concerns(self, kind: str) -> bool:
-        """Tell whether it changes specs of a kind."""
+        """Return True if the axis changes specs of a kind."""
         return any(owner == kind for owner, _ in self.owners)
 
     def changes(self, kind: str, position: int) -> dict[str, Any]:
@@ -81,7 +81,7 @@ class Axis:
 
 
 def column_of(values: Sequence[Any]) -> Array:
-    """Return values as a column: of numbers or switches where they are, else of objects."""
+    """Return values as a column: numeric or Boolean if possible, else of objects."""
     kinds = {type(value) for value in values}
     if kinds <= {int, float} or kinds == {bool}:
         return np.array(values)
@@ -91,11 +91,10 @@ def column_of(values: Sequence[Any]) -> Array:
 
 
 def axes_of(changes: Mapping[Paths, Any] | None) -> list[Axis]:
-    """Return the axes that were asked for.
+    """Return the axes of the given changes.
 
     Raises:
-        SpecError: For what is no mapping of paths to values, for a path that no spec has, and for one that is there
-            twice.
+        SpecError: If the changes are not a mapping of paths to values, for an unknown path, and for a repeated path.
     """
     given: Any = {} if changes is None else changes
     if not isinstance(given, Mapping):
@@ -141,12 +140,12 @@ def _is_listed(values: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as files have it: no scalar of numpy."""
+    """Return a value as in files: NumPy scalars become Python scalars."""
     return value.item() if isinstance(value, np.generic) else value
 
 
 def sources_of(given: Any, kind: str) -> list[Any]:
-    """Return one source of a spec, or several, as a list.
+    """Return one or several sources of a spec as a list.
 
     Raises:
         SpecError: For an empty list.
@@ -160,12 +159,12 @@ def sources_of(given: Any, kind: str) -> list[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The executions of a sweep, and the name of each: that of its file, else its number.
+    """Executions of a sweep, and the name of each: the name of its file, else its index.
 
     Attributes:
         plan: A row for each execution and each combination of its changes, the executions outermost.
         labels: Names of the executions.
-        named: Whether some have a name.
+        named: True if at least one execution has a name.
     """
 
     plan: Plan
@@ -180,17 +179,17 @@ def table_of(
     preset: str | None = None,
     fields_of: FieldsOf | None = None,
 ) -> Table:
-    """Return the executions that were asked for, with their changes.
+    """Return the requested executions with their changes.
 
     Args:
         plans: The executions.
-        axes: Those that change executions.
-        edition, preset: In place of what the executions say.
+        axes: Axes that change executions.
+        edition, preset: Override the values of the executions.
         fields_of: Returns the fields of a plan in words.
 
     Raises:
-        SpecError: For an execution that is not there or lacks a field, and for a path that is no field. Impossible
-            values are marked in their rows.
+        SpecError: For an unknown or incomplete execution, and for a path that is not a field. Invalid values are
+            marked in their rows.
     """
     for axis in axes:
         for name, (kind, path) in zip(axis.names, axis.owners, strict=True):
@@ -212,7 +211,7 @@ _NO_FIELD = ("a field of an execution", "no such field")
 
 @dataclass(frozen=True, slots=True)
 class _Base:
-    """Executions of one source: columns of equal length, or a value for all of them, and their names."""
+    """Executions of one source: columns of equal length or scalars, and names."""
 
     fields: Mapping[str, Any]
     file: str
@@ -222,14 +221,14 @@ class _Base:
 
 def _bases(plans: Any, fields_of: FieldsOf | None) -> Iterable[_Base]:
     """Yield the executions of each source."""
-    plan = getattr(plans, "plan", plans)  # of a result
+    plan = getattr(plans, "plan", plans)  # results have a plan
     if isinstance(plan, Plan) or inputs.is_frame(plan) or _of_columns(plan):
         whole = as_plan(plan)
         columns = {name: whole.values(name) for name in NAMES}
         yield _Base(columns, "plans", [""] * len(whole), complete=True)
         return
     for source in sources_of(plans, "execution"):
-        record = getattr(source, "execution", source)  # of an estimate
+        record = getattr(source, "execution", source)  # estimates have an execution
         if isinstance(record, Execution):
             origin = getattr(source, "origin", None)
             label = titled(origin.name, origin.changes) if origin else ""
@@ -247,7 +246,7 @@ def _bases(plans: Any, fields_of: FieldsOf | None) -> Iterable[_Base]:
 
 
 def _of_columns(plans: Any) -> bool:
-    """Tell whether executions are given as a mapping of columns."""
+    """Return True if executions are given as a mapping of columns."""
     return isinstance(plans, Mapping) and any(
         isinstance(_held(name, values), (list, tuple, np.ndarray)) or inputs.is_row(values)
         for name, values in plans.items()
@@ -256,7 +255,7 @@ def _of_columns(plans: Any) -> bool:
 
 
 def _held(name: str, value: Any) -> Any:
-    """Return a value of a field as columns have it: a list of counts or modules as its text."""
+    """Return a value of a field as columns store it: lists of counts or modules as text."""
     return field_of(name).declaration.plain(value) if name in NAMES else value
 
 
@@ -270,6 +269,7 @@ def _changed(base: _Base, axes: Sequence[Axis], edition: str | None, preset: str
         }
         for positions in product(*(range(len(axis.values)) for axis in axes))
     ]
+    # Edition and preset decide the defaults of other fields: complete each pair of them separately.
     groups: dict[tuple[Any, ...], list[int]] = {}
     for number, change in enumerate(changes):
         groups.setdefault(tuple(change.get(name) for name in _FRAMEWORK), []).append(number)
@@ -298,7 +298,7 @@ def _completed(
         for name, one in base.fields.items()
     }
     stated |= {name: np.tile(values, rows) for name, values in columns.items()}
-    if base.complete:  # nothing is left out
+    if base.complete:  # every field has a value already
         asked = {} if edition is None else {"edition": edition}
         if preset is not None:
             asked = {"edition": edition or CORRECTED, "preset": find_preset(preset).family}

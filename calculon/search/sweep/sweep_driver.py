@@ -1,4 +1,4 @@
-"""Sweep over models, systems and executions, and over values of their fields by path."""
+"""Sweep driver: evaluate models, systems, executions, and values of their fields by path."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -40,7 +40,7 @@ from calculon.search.sweep.sweep_axes import (
 from calculon.search.sweep.sweep_result import Sweep, asked_stats, joined
 
 MOST = 20_000_000
-"""Rows of a sweep: more do not fit into the memory of most machines."""
+"""Largest number of rows: more do not fit into the memory of most machines."""
 
 
 @takes_either_order
@@ -56,26 +56,26 @@ def sweep(
 ) -> Sweep:
     """Evaluate every combination of models, systems, executions and values of their fields.
 
-    Executions are evaluated together, as :func:`calculon.evaluate` does, and figures of systems too
-    (:func:`calculon.what_if`): ten thousand rows take about a second. Rows that cannot run have a ``reason``.
+    Executions and figures of systems are evaluated together, as in :func:`calculon.evaluate` and
+    :func:`calculon.what_if`: ten thousand rows take about a second. Rows that cannot run have a ``reason``.
 
     Args:
         models, systems: One or several, each as in :func:`calculon.estimate`.
-        plans: Executions, one or several: as in :func:`calculon.estimate`, tables as in :func:`calculon.evaluate`, or
-            results that have some (estimates, searches, evaluations).
+        plans: One or several executions as in :func:`calculon.estimate`, tables as in :func:`calculon.evaluate`, or
+            results that contain executions (estimates, searches, evaluations).
         set: Lists of values by path or by the words of plans, all of which are combined: ``{"system.mem1.GBps": [2000,
-            3350], "tp": [1, 2, 4], "model.seq_size": [4096, 8192]}``, in the units of files, as ``--set`` takes them.
-            Columns have the names of fields: ``tensor_par``. A tuple of paths has tuples of values that go together:
-            ``{("tp", "dp"): [(8, 8), (4, 16)]}``. Ranges are those of numpy: ``np.linspace(1000, 8000, 15)``.
-        stats: Statistics that frames of the result have; by default all.
-        edition: Edition of the cost model, or its name; by default that of each execution.
-        preset: Framework that fills in what executions leave out; by default the execution's.
+            3350], "tp": [1, 2, 4], "model.seq_size": [4096, 8192]}``, in the units of files, as in ``--set``. Columns
+            have the names of fields: ``tensor_par``. A tuple of paths takes tuples of values that are zipped:
+            ``{("tp", "dp"): [(8, 8), (4, 16)]}``. Ranges are NumPy arrays: ``np.linspace(1000, 8000, 15)``.
+        stats: Statistics in frames of the result; by default all.
+        edition: Edition of the cost model, or its name; by default the edition of each execution.
+        preset: Framework that fills in missing fields of executions; by default the preset of the execution.
 
     Returns:
-        Models change slowest, then systems, then executions, then what is in `set`, the last of it fastest.
+        Sweep whose models change slowest, then systems, then executions, then the axes of `set`, the last one fastest.
 
     Raises:
-        SpecError: For anything that is not there or malformed, and for a path that leads nowhere, with the nearest.
+        SpecError: For missing or malformed inputs, and for an unknown path, with the nearest.
 
     Examples:
         >>> found = sweep("llama3-8B", "llama3-8B_h100x64", ["a100", "h100"], {"mbs": [1, 2]})
@@ -118,7 +118,7 @@ class _FieldsOf:
 def _swept(
     axes: Sequence[Axis], shapes: Sequence[Any], machines: "Sequence[_Machine]", table: Table
 ) -> Sweep:
-    """Evaluate all combinations: those of one model and system at once."""
+    """Evaluate all combinations; rows with equal model and system together."""
     grid = _Grid.of(axes, len(shapes), len(machines), len(table.labels))
     executions, of_model = grid.variant("execution"), grid.variant("model")
     parts = []
@@ -141,7 +141,7 @@ def _swept(
 
 @dataclass(frozen=True)
 class _Grid:
-    """The combinations: of each row its place among models, systems and executions, and on each axis."""
+    """All combinations: indices of models, systems and executions of each row, and positions on each axis."""
 
     axes: Sequence[Axis]
     places: Mapping[str, Array]
@@ -150,18 +150,18 @@ class _Grid:
 
     @classmethod
     def of(cls, axes: Sequence[Axis], models: int, systems: int, executions: int) -> "_Grid":
-        """Return all combinations; SpecError for more than :data:`MOST`."""
+        """Return all combinations; raise SpecError for more than :data:`MOST`."""
         sizes = {"model": models, "system": systems, "execution": executions}
         shape = [*sizes.values(), *(len(axis.values) for axis in axes)]
         total = math.prod(shape)
         if total > MOST:
-            raise SpecError("sweep", Problem("", f"at most {MOST:,} rows", f"{total:,} of them"))
+            raise SpecError("sweep", Problem("", f"at most {MOST:,} rows", f"{total:,} rows"))
         found = np.unravel_index(np.arange(total), shape)
         places = dict(zip(sizes, found, strict=False))
         return cls(axes, places, found[len(sizes) :], sizes)
 
     def variant(self, kind: str) -> Array:
-        """Return for each row the number of its spec of a kind: its place, and the positions on axes that change it."""
+        """Return the index of the spec of a kind for each row: its source and the positions on axes that change it."""
         own = [
             (axis, at)
             for axis, at in zip(self.axes, self.positions, strict=True)
@@ -171,7 +171,7 @@ class _Grid:
         return np.asarray(np.ravel_multi_index([self.places[kind], *(at for _, at in own)], shape))
 
     def changes(self, kind: str, row: int) -> dict[str, Any]:
-        """Return what is changed in the spec of a kind of a row."""
+        """Return the changes of the spec of a kind in a row."""
         return {
             path: value
             for axis, at in zip(self.axes, self.positions, strict=True)
@@ -188,7 +188,7 @@ class _Grid:
 
 
 def _model(source: Any, changes: Mapping[str, Any]) -> Model:
-    """Return a model with some of its fields changed; one that was made by hand keeps its name."""
+    """Return a model with changed fields; a model that was constructed in Python keeps its name in the title."""
     if not isinstance(source, Model) or not changes:
         return inputs.model(Changed.of(source, changes))
     known = source.origin
@@ -200,17 +200,17 @@ def _model(source: Any, changes: Mapping[str, Any]) -> Model:
 
 @dataclass(frozen=True, slots=True)
 class _Machine:
-    """A system of a sweep, in the form that it was given in."""
+    """System of a sweep: the source as given, and its record."""
 
     source: Any
     record: System
 
     @classmethod
     def of(cls, source: Any, axes: Sequence[Axis]) -> "_Machine":
-        """Return a system whose figures can be changed as asked.
+        """Return a system whose figures can be changed by the axes.
 
         Raises:
-            SpecError: For a path that leads nowhere in it, and for a value that a figure cannot have.
+            SpecError: For an unknown path, and for an invalid value of a figure.
         """
         record = inputs.system(source)
         figures = figures_of(record)
@@ -219,9 +219,8 @@ class _Machine:
             for i, (name, (kind, path)) in enumerate(zip(axis.names, axis.owners, strict=True)):
                 if kind != "system":
                     continue
-                if (
-                    path not in figures
-                ):  # a text or a list, or nothing at all: the reader says which
+                # texts and lists cannot be columns: reading the file checks them, and reports unknown paths
+                if path not in figures:
                     inputs.system(Changed.of(_file_of(source, record), {path: axis.values[0][i]}))
                     continue
                 found = (figures[path].problem(value[i], name) for value in axis.values)
@@ -231,7 +230,7 @@ class _Machine:
         return cls(source, record)
 
     def evaluated(self, model: Model, plan: Plan, grid: _Grid, rows: Array) -> Evaluation:
-        """Evaluate a table whose rows are some of the grid."""
+        """Evaluate a table of executions whose rows are rows of the grid."""
         if not any(axis.concerns("system") for axis in grid.axes):
             return evaluate(model, plan, self.record)
         variants = grid.variant("system")[rows]
@@ -241,7 +240,7 @@ class _Machine:
 
 
 def _file_of(source: Any, record: System) -> Any:
-    """Return what a system can be read from again."""
+    """Return the source from which a system can be read again."""
     if not isinstance(source, System):
         return source
     known = record.origin
@@ -250,11 +249,11 @@ def _file_of(source: Any, record: System) -> Any:
     return Changed.of(known.source, known.changes)
 
 
-_BY_HAND = ("figures of a system that was made by hand", "another path")
+_BY_HAND = ("figures of a system that was made in Python", "another path")
 
 
 def _units(axes: Sequence[Axis], system: System) -> dict[str, str]:
-    """Return the units of paths, fields of executions and statistics by the names of their columns."""
+    """Return the units of paths, execution fields and statistics by column name."""
     fields = {
         "model": {field.key: field.declaration.unit for field in spec_fields(Model)},
         "execution": {field.key: field.declaration.unit for field in spec_fields(Execution)},

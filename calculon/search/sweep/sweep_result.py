@@ -1,4 +1,4 @@
-"""What a sweep returns: a row for every combination, with what was asked, why it cannot run, and its statistics."""
+"""Result of a sweep: a row for every combination, with its inputs, infeasibility reason and statistics."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from calculon.base.display import Tabular, drawn
+from calculon.base.display import Tabular, draw_result
 from calculon.base.errors import Problem, SpecError, nearest
 from calculon.base.frozen import dataclass
 from calculon.base.records import columns
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Sweep(Tabular):
-    """Every combination of models, systems, executions and values of their fields, each with its statistics.
+    """Every combination of models, systems, executions and values of their fields, with statistics.
 
     Attributes:
-        asked: What was combined, a column each: ``model``, ``system``, ``execution`` (its name, or its number from 0),
-            and the values of each path under the path.
-        evaluation: The executions of the rows, why rows cannot run, and the statistics, in the same order.
-        units: Units of the columns by name: of paths those of files, of statistics those of ``describe stats``; empty
-            for shares of 1, counts, names and switches.
-        stats: The statistics that frames have.
+        asked: Inputs, a column each: ``model``, ``system``, ``execution`` (its name, or its index from 0), and the
+            values of each path.
+        evaluation: Executions, infeasibility reasons and statistics of the rows, in the same order.
+        units: Units of the columns by name: of paths as in files, of statistics as in ``describe stats``; empty for
+            fractions, counts, names and switches.
+        stats: Statistics in frames.
 
     Examples:
         >>> from calculon import sweep
@@ -52,14 +52,14 @@ class Sweep(Tabular):
         return len(self.evaluation)
 
     def __getitem__(self, name: str) -> Array:
-        """Return a column by name, that of a field also by its short name (``tp``).
+        """Return a column by name, and columns of fields also by their short names (``tp``).
 
-        Columns are those of what was asked, execution fields, ``reason`` and statistics.
+        Columns are an input, execution fields, ``reason`` and statistics.
 
         Statistics are float64, and not-a-number in rows that cannot run.
 
         Raises:
-            KeyError: When there is none of this name; the message names the nearest.
+            KeyError: For an unknown name; the message names the nearest column.
         """
         name = name if name in self.asked else field_name(str(name))
         if name in self.asked:
@@ -79,12 +79,12 @@ class Sweep(Tabular):
 
     @cached_property
     def axes(self) -> tuple[str, ...]:
-        """The columns of what was asked that have several values."""
+        """Input columns with several values."""
         return tuple(name for name, one in self.asked.items() if len(set(map(str, one))) > 1)
 
     @cached_property
     def fields(self) -> tuple[str, ...]:
-        """The execution fields in which rows differ, but for those that were asked for by path."""
+        """Execution fields that differ between rows, without the fields that are axes."""
         plan = self.evaluation.plan
         asked = {name.removeprefix("execution.") for name in self.asked}
         return tuple(
@@ -103,7 +103,7 @@ class Sweep(Tabular):
         return {name: self[name] for name in self._columns}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the columns as plain data, each with its unit; what is not a finite number is None."""
+        """Return the columns as plain data, each with its unit; values that are not finite become None."""
         return {
             name: {"unit": self.units.get(name, ""), "values": _plain(self[name])}
             for name in self._columns
@@ -141,22 +141,22 @@ class Sweep(Tabular):
         *,
         interactive: bool = False,
     ) -> "Figure | InteractiveFigure":
-        """Draw a statistic over one of the columns, with a curve for each value of another.
+        """Plot a statistic over one of the columns, with a curve for each value of another.
 
-        Where several rows of a curve have the same place, the best of them is drawn; places at which nothing can run
-        are marked.
+        If several rows of a curve share a position, the best of them is drawn; positions at which nothing can run are
+        marked.
 
         Args:
-            x: A column; by default what was asked with the most values.
-            y: ``STATISTIC[:max|min]``; without a sense, what is better for it.
-            by: A column with a curve for each of its values; by default all that was asked; "" for one curve.
-            interactive: As the page in a browser draws it (extra ``web``): a plotly Figure.
+            x: A column; by default the input with the most values.
+            y: ``STATISTIC[:max|min]``; by default the better direction.
+            by: A column with a curve for each of its values; by default all other inputs; "" for one curve.
+            interactive: Return a plotly Figure as on the web page (extra ``web``).
 
         Raises:
-            SpecError: For a column that there is not, for too many curves, and where the library is missing.
+            SpecError: For an unknown column, for too many curves, and if the library is missing.
             Infeasible: When no row can run.
         """
-        return drawn(self, "curves", interactive=interactive, x=x, y=y, by=by)
+        return draw_result(self, "curves", interactive=interactive, x=x, y=y, by=by)
 
     def __repr__(self) -> str:
         over = f" over {', '.join(self.axes)}" if self.axes else ""
@@ -164,7 +164,7 @@ class Sweep(Tabular):
 
 
 def _plain(column: Array) -> list[Any]:
-    """Return a column as values of JSON."""
+    """Return a column as JSON values."""
     return [
         None if isinstance(value, float) and not math.isfinite(value) else value
         for value in column.tolist()
@@ -172,10 +172,10 @@ def _plain(column: Array) -> list[Any]:
 
 
 def asked_stats(stats: Any, known: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the statistics that were asked for: all without a list.
+    """Return the requested statistics; all if there is no list.
 
     Raises:
-        SpecError: For a name that there is not; the hint has the nearest.
+        SpecError: For an unknown name; the hint has the nearest.
     """
     if stats is None:
         return known
@@ -191,7 +191,7 @@ def asked_stats(stats: Any, known: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def joined(parts: Sequence[tuple[Array, Evaluation]], plan: Plan) -> Evaluation:
-    """Join evaluations, of some rows of a table each, in the order of the table."""
+    """Join evaluations of parts of a table in the order of the table."""
     rows = len(plan)
     names = max((one.names for _, one in parts), key=len)
     values = {name: np.full(rows, np.nan) for name in names}

@@ -14,7 +14,7 @@ from calculon.advise.runs.fleet import FleetAnswer
 from calculon.advise.runs.fleet_search import (
     ANY,
     ask_fleet,
-    beside,
+    counts_near,
     halves_and_doubles,
 )
 from calculon.base.errors import SpecError
@@ -147,7 +147,7 @@ def test_where_nothing_meets_the_limits_the_nearest_says_by_how_much():
     assert over["budget_usd"] == pytest.approx(value(answer.nearest, "usd") - 10e3)
     assert min(answer.ranked, key=lambda one: one.excess) is answer.nearest
     assert f"{answer.nearest.num_procs:,} x {SYSTEM}" in answer.misses
-    assert any("the least money" in words for words in answer.ways)
+    assert any("the cheapest, " in words for words in answer.ways)
 
 
 def test_a_larger_count_is_named_where_none_of_those_asked_for_is_in_time():
@@ -213,7 +213,7 @@ def test_open_counts_are_those_that_could_meet_the_deadline():
     assert answer.best in met
     first = replace(answer, points=tuple(tried)).best
     coarse = ladder[: len(tried)]
-    assert {*counts} - {*coarse} == {*beside(coarse, first.num_procs, 8)}
+    assert {*counts} - {*coarse} == {*counts_near(coarse, first.num_procs, 8)}
 
 
 def test_open_counts_end_at_the_size_of_the_networks():
@@ -301,7 +301,7 @@ def test_an_objective_that_is_known_of_no_machine_is_refused(objective):
         ({"num_procs": ANY}, "expected a deadline with any"),
         ({"objective": "dollars"}, "expected one of usd, days"),
         ({"objective": "usd:max"}, "expected min"),
-        ({"mine": "tp=8"}, "expected no plan of one's own"),
+        ({"mine": "tp=8"}, "expected no baseline plan"),
         ({"campaign": {"tokens": "1T", "batch_ramp": [{"from": 0, "batch": 64}]}}, "batch_ramp"),
         ({"campaign": {}}, "expected the length of the run"),
         ({"objective": None, "deadline": "60d"}, 'objective="usd"'),

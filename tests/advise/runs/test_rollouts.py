@@ -38,7 +38,7 @@ def test_a_step_generates_what_it_trains_on_and_then_trains():
     told = part.to_dict()
     assert told["rollout_time"] == part.rollout_time
     assert told["rollout"]["workload"]["requests"] == answers
-    assert f"generate {answers:,} answers" in told["note"]
+    assert f"generate {answers:,} responses" in told["note"]
     assert "rollout" not in plain.parts[0].to_dict()
 
 

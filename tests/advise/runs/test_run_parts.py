@@ -147,7 +147,7 @@ def test_a_batch_with_too_few_microbatches_runs_without_chunks_and_says_so():
     assert small.estimate.execution.pipeline_interleaving == 1
     assert usual.estimate.execution.pipeline_interleaving == 2
     assert small.note == (
-        "one chunk in each stage instead of 2: 2 microbatches, no multiple of the 4 stages"
+        "one chunk in each stage instead of 2: 2 microbatches are not a multiple of the 4 stages"
     )
     assert (usual.note, usual.restarts) == ("", True)
     assert run.to_dict()["parts"][0]["note"] == small.note

@@ -4,7 +4,7 @@ import math
 
 from calculon.cli.commands.plot import configure
 from calculon.cli.options import Parser
-from calculon.render.chart import Bars, Boxes, Chart, Line, Notes, Panel, Rule, named
+from calculon.render.chart import Bars, Boxes, Chart, Line, Notes, Panel, Rule, legend_entries
 
 
 def plot_arguments(*texts: str):
@@ -16,7 +16,7 @@ def plot_arguments(*texts: str):
 
 def legend(chart: Chart) -> list[str]:
     """Return the entries of the legend."""
-    return [mark.name for mark in named(chart.panels)]
+    return [mark.name for mark in legend_entries(chart.panels)]
 
 
 def marks(panel: Panel, kind: type, name: str | None = None) -> list:

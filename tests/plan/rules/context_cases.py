@@ -65,7 +65,7 @@ MALFORMED = {
     ),
     "cp_fused_attention": (
         SPLIT | {"attn_impl": "eager"},
-        "attn_impl: flash, since cp_comm: p2p adds results for parts of the keys up",
+        "attn_impl: flash, since cp_comm: p2p combines results for parts of the keys",
     ),
 }
 

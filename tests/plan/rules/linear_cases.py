@@ -20,7 +20,7 @@ MALFORMED = {
     ),
     "pattern_ep_overlap": (
         CORRECTED | {"expert_par": 2, "tensor_par_comm_type": "rs_ag", "ep_overlap": "two_batch"},
-        "ep_overlap: none, since blocks of model are parts",
+        "ep_overlap: none, since blocks of model are partial",
     ),
 }
 

@@ -25,8 +25,8 @@ MALFORMED = {
     ),
     "pack_imbalance_largest": (
         _PACKED | {"pack_imbalance_percent": 251},
-        "pack_imbalance_percent: at most 100 x 100 / packed_percent = 250, where every sequence of "
-        "the slowest rank is one document",
+        "pack_imbalance_percent: at most 100 x 100 / packed_percent = 250, for a slowest rank with "
+        "one document per sequence",
     ),
     "packed_needs_attention": (
         _PACKED,

@@ -12,7 +12,7 @@ MALFORMED = {
     "recipe_storage": (DELAYED | {"datatype": "float8"}, "fp8_recipe: none with datatype=float8"),
     "recipe_products": (
         DELAYED | {"matmul_dtype": "bfloat16"},
-        "matmul_dtype: same, since fp8_recipe=delayed says what products are in",
+        "matmul_dtype: same, since fp8_recipe=delayed determines the type of products",
     ),
     "recipe_gemm": (
         DELAYED | {"matmul_impl": "mul_sum"},
@@ -36,7 +36,7 @@ MALFORMED = {
     ),
     "gather_without_modules": (
         GATHERED,
-        "fp8_param_gather: false, since model has modules that predict further tokens (mtp_layers)",
+        "fp8_param_gather: false, since model has MTP modules (mtp_layers)",
     ),
 }
 SYSTEMS = dict.fromkeys(MALFORMED, "h100_80g_sxm")

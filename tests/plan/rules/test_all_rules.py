@@ -196,12 +196,12 @@ MALFORMED = {
     ),
     "tp_async_needs_backward": (
         CORRECTED | {"tp_async": True, "tensor_par_overlap": "pipe"},
-        "tp_async: false, since tensor_par_overlap: pipe hides collectives in its own way",
+        "tp_async: false, since tensor_par_overlap: pipe already hides collectives",
     ),
     "copies_need_split": (
         CORRECTED | {"seq_par_copies": True},
         "seq_par_copies: false, unless tensor_par is above 1, tensor_par_comm_type rs_ag and "
-        "nothing runs beside the collectives",
+        "nothing overlaps with the collectives",
     ),
     "scope_needs_compiler": (
         CORRECTED | {"compile_scope": "blocks"},

@@ -7,7 +7,7 @@ import pytest
 
 from calculon import search_deployments
 from calculon.base.errors import Infeasible, SpecError
-from calculon.search.deployments.deployment_words import objective
+from calculon.search.deployments.deployment_vocabulary import objective
 from calculon.search.deployments.serving_search import make_ranking, make_space, rounded, run
 from calculon.serving.serve import serve
 from tests.search.deployments.every_deployment import every, every_apart, fields_of
@@ -214,14 +214,14 @@ def test_the_nearest_misses_its_worst_limit_by_the_least(ttft, worst):
     assert fields_of(nearest) == ones[excess.index(min(excess))].fields
     with pytest.raises(
         Infeasible,
-        match=rf"none of \d+ deployments keeps the limits; .* misses {worst}: .* times the limit",
+        match=rf"none of \d+ deployments meets the limits; .* misses {worst}: .* times the limit",
     ):
         _ = found.best
 
 
 def test_without_room_the_memory_is_told():
     with pytest.raises(
-        Infeasible, match=r"has room; the nearest, .*: a sequence of 800 tokens does not fit"
+        Infeasible, match=r"fits in memory; the nearest, .*: a sequence of 800 tokens does not fit"
     ):
         _ = search_deployments("llama3-70B", 1, H100, LENGTHS).best
 
@@ -229,7 +229,7 @@ def test_without_room_the_memory_is_told():
 def test_processors_that_no_split_divides():
     found = search_deployments(SMALL, 3, H100, LENGTHS, fix={"tensor_par": 2})
     assert len(found) == found.counts.total == 0
-    with pytest.raises(Infeasible, match="no split of so many processors"):
+    with pytest.raises(Infeasible, match="no split of this number of processors"):
         _ = found.best
 
 
@@ -239,7 +239,7 @@ def test_processors_that_no_split_divides():
         ({"objective": "latency"}, "did you mean 'request_latency'"),
         ({"objective": "tpot:low"}, "max or min after the colon"),
         ({"fix": {"tensor_pa": 2}}, "did you mean 'tensor_par'"),
-        ({"fix": {"num_procs": 2}}, "an argument of their own"),
+        ({"fix": {"num_procs": 2}}, "have an argument"),
         ({"add": {"kv_dtype": "int3"}}, "kv_dtype: expected one of"),
         ({"fix": {"tensor_par": 2}, "add": {"tensor_par": 4}}, "fix lists all values"),
         (
@@ -247,7 +247,7 @@ def test_processors_that_no_split_divides():
             "batching",
         ),
         ({"pareto": ["tpot"]}, "two different figures"),
-        ({"where": "tpot < x"}, "a figure of serving or a field of a deployment"),
+        ({"where": "tpot < x"}, "a serving figure or a field of a deployment"),
         ({"where": "weights_dtype == 'float9'"}, "did you mean 'float8'"),
         ({"top": 0}, "top"),
     ],

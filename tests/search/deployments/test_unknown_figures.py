@@ -5,7 +5,7 @@ import pytest
 import calculon
 from calculon.base.errors import Infeasible, SpecError
 from calculon.declarations.serving_figures import SERVING_FIGURES
-from calculon.search.deployments.deployment_words import HINTS, may_be_unknown
+from calculon.search.deployments.deployment_vocabulary import HINTS, may_be_unknown
 
 PLAIN = {"prompt": 1000, "output": 200, "fix": {"tensor_par": 1, "token_budget": 2048}}
 

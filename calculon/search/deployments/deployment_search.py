@@ -1,4 +1,4 @@
-"""What a search for deployments returns: the best as a table, as a frame, or one by one."""
+"""Result of a search for deployments: the best as a table, as a DataFrame, or one by one."""
 
 import math
 import operator
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, overload
 
 import numpy as np
 
-from calculon.base.display import Tabular, columns_of, drawn
+from calculon.base.display import Tabular, columns_of, draw_result
 from calculon.base.errors import Infeasible
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array
@@ -20,7 +20,7 @@ from calculon.declarations.serving_figures import SERVING_FIGURES
 from calculon.estimate.served_errors import FIGURES, FigureRange, served_ranges
 from calculon.search.deployments.deployment_rows import solve
 from calculon.search.deployments.deployment_space import DeploymentSpace
-from calculon.search.deployments.deployment_words import TYPES
+from calculon.search.deployments.deployment_vocabulary import TYPES
 from calculon.search.objective import Objective
 from calculon.serving.records.deployment import Deployment
 from calculon.serving.serve import STATED, Served, class_of, flat, serve
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DeploymentCounts:
-    """How many deployments there are, and what becomes of them.
+    """Counts of deployments: enumerated, solved and infeasible ones.
 
     Attributes:
         total: Deployments of the space.
-        solved: Those whose batch was solved; the others cannot be among the best.
-        unfit: Those of them without room for a sequence.
-        missing: Those that miss a limit.
+        solved: Deployments whose batch was solved; the others cannot be among the best.
+        unfit: Solved deployments without memory for a sequence.
+        missing: Solved deployments that miss a limit.
     """
 
     total: int
@@ -48,7 +48,7 @@ class DeploymentCounts:
 
     @property
     def feasible(self) -> int:
-        """Those that keep all limits."""
+        """Deployments that meet all limits."""
         return self.solved - self.unfit - self.missing
 
     def to_dict(self) -> dict[str, int]:
@@ -63,13 +63,12 @@ class DeploymentSearch(Tabular):
 
     Attributes:
         space: The space that was searched.
-        objectives: What the ranking is by: of several, what no other deployment beats in all of them.
-        counts: Deployments enumerated, solved, and why others are not feasible.
+        objectives: Objectives of the ranking; several give a Pareto front.
+        counts: Enumerated, solved, and infeasible deployments.
         numbers (shape (results,)): Numbers of the deployments in the space.
-        nearest: Where none keeps all limits: the number of the one that misses its worst limit by the least, of those
-            with room if there are any.
-        unknown: Figures that the ranking or the condition reads and that none of the deployments that keep the limits
-            has.
+        nearest: If no deployment meets all limits: the number of the deployment that misses its worst limit by the
+            least; deployments with memory for a sequence come first.
+        unknown: Figures of the ranking or the condition that no deployment that meets the limits has.
     """
 
     space: DeploymentSpace
@@ -87,7 +86,7 @@ class DeploymentSearch(Tabular):
     @overload
     def __getitem__(self, rank: slice) -> list[Served]: ...
     def __getitem__(self, rank: SupportsIndex | slice) -> Served | list[Served]:
-        """Return what the deployment of a rank gives, 0 is the best; a list for a slice."""
+        """Return the result of the deployment of a rank (0 is the best); a list for a slice."""
         if isinstance(rank, slice):
             return [self._served(int(number)) for number in self.numbers[rank]]
         number = operator.index(rank)
@@ -104,7 +103,7 @@ class DeploymentSearch(Tabular):
         """The best deployment.
 
         Raises:
-            Infeasible: When none keeps the limits: the message says which the nearest one misses, and by how much.
+            Infeasible: When none meets the limits: the message states which the nearest one misses, and by how much.
         """
         if len(self):
             return self[0]
@@ -112,21 +111,21 @@ class DeploymentSearch(Tabular):
 
     @property
     def why(self) -> Infeasible:
-        """Why there is no deployment, told of the nearest."""
+        """Error that explains why there is no deployment, with the nearest one."""
         if self.counts.feasible:
             message = f"none of {self.counts.feasible:,} feasible deployments meets the condition"
             return Infeasible("nothing", message)
         if self.nearest is None:
-            return Infeasible("nothing", "no split of so many processors divides the model")
+            return Infeasible("nothing", "no split of this number of processors divides the model")
         total = f"none of {self.counts.total:,} deployments"
         try:
             found = self._served(self.nearest)
         except Infeasible as error:
-            message = f"{total} has room; the nearest, {self.space.deployment(self.nearest).in_words}: {error}"
+            message = f"{total} fits in memory; the nearest, {self.space.deployment(self.nearest).in_words}: {error}"
             return Infeasible(error.reason, message, error.needed, error.available, error.tier)
         missed = " and ".join(one.in_words for one in found.limits if not one.met)
         message = (
-            f"{total} keeps the limits; the nearest, {found.deployment.in_words}, misses {missed}"
+            f"{total} meets the limits; the nearest, {found.deployment.in_words}, misses {missed}"
         )
         return Infeasible("limits", message)
 
@@ -137,7 +136,7 @@ class DeploymentSearch(Tabular):
 
     @cached_property
     def columns(self) -> Mapping[str, Array]:
-        """The batch and the figures of the deployments by name, best first."""
+        """Batches and figures of the deployments by name, best first."""
         names = ("batch", *SERVING_FIGURES)
         found = {name: np.zeros(len(self)) for name in names}
         for group in self.space.groups:
@@ -155,7 +154,7 @@ class DeploymentSearch(Tabular):
         return serve(space.model, space.deployment(number), space.system, space.workload)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return question, counts and winners as plain values; each has its deployment as a file states it."""
+        """Return question, counts and winners as plain values; deployments have the form of files."""
         space = self.space
         figures = {name: column.tolist() for name, column in self.columns.items()}
         winners = []
@@ -188,7 +187,7 @@ class DeploymentSearch(Tabular):
         }
 
     def class_of(self, rank: int) -> ServedClass:
-        """Return the class of a deployment, by which published rows are compared with it."""
+        """Return the class of a deployment, which selects the published rows to compare with."""
         at_once, most = (
             float(self.columns[name][rank]) for name in ("concurrency", "max_concurrency")
         )
@@ -196,12 +195,12 @@ class DeploymentSearch(Tabular):
         return class_of(space.model, self.deployments[rank], space.system, at_once, most)
 
     def ranges(self, rank: int) -> dict[str, FigureRange]:
-        """Return the ranges of the figures of a deployment, as :attr:`calculon.serving.serve.Served.ranges`."""
+        """Return the ranges of the figures of a deployment, as in :attr:`calculon.serving.serve.Served.ranges`."""
         figures = {name: float(self.columns[name][rank]) for name in FIGURES}
         return served_ranges(self.class_of(rank), figures)
 
     def table(self) -> dict[str, Any]:
-        """Return a row for each deployment, best first: its fields, batch and figures, model and system."""
+        """Return fields, batch, figures, model and system of the deployments by name, with a row each, best first."""
         fields = (flat(one.to_dict()) for one in self.deployments)
         asked = {"model": self.space.model.name, "system": self.space.system.name}
         names = {name: np.full(len(self), text, object) for name, text in asked.items()}
@@ -218,17 +217,17 @@ class DeploymentSearch(Tabular):
     def plot(
         self, kind: str = "frontier", *, interactive: bool = False
     ) -> "Figure | InteractiveFigure":
-        """Draw rates of a processor against those of a user at every batch, as ``calculon plot frontier`` does.
+        """Plot the throughput per processor over the rate of a user at every batch, as ``calculon plot frontier``.
 
         Args:
-            interactive: As the page in a browser draws it (extra ``web``): a plotly Figure.
+            interactive: Return a plotly Figure as on the web page (extra ``web``).
 
         Raises:
-            SpecError: For another kind than ``frontier``, for a load that states how many requests come, and where the
-                library is missing.
+            SpecError: For another kind than ``frontier``, for a load that states a request rate, and if the library is
+                missing.
             Infeasible: Without deployments.
         """
-        return drawn(self, kind, interactive=interactive)
+        return draw_result(self, kind, interactive=interactive)
 
     def __repr__(self) -> str:
         counts = self.counts
@@ -242,5 +241,5 @@ class DeploymentSearch(Tabular):
 
 
 def _nullable(value: float) -> float | None:
-    """Return a value, or None for what is not finite, for which JSON has no word."""
+    """Return a value, or None if it is not finite, as JSON cannot represent it."""
     return value if math.isfinite(value) else None

@@ -1,4 +1,4 @@
-"""Fields of deployments and figures of serving as a search knows them: what it tries, ranks by, and compares."""
+"""Vocabulary of a search for deployments: fields and figures to try, to rank by, and to compare."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,10 +9,10 @@ from calculon.campaign.money import NO_PRICE
 from calculon.declarations.fields import SpecField, spec_fields
 from calculon.declarations.parse import parse_value
 from calculon.declarations.serving_figures import SERVING_FIGURES
+from calculon.search.conditions import Condition, Vocabulary
 from calculon.search.objective import Objective
-from calculon.search.restrict import listed, problems_of
+from calculon.search.overrides import listed, problems_of
 from calculon.search.space import Values
-from calculon.search.where import Condition, Words
 from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.deployments import COUNT, POOL_SIZES, SIZES
 
@@ -20,76 +20,76 @@ FIELDS: Mapping[str, SpecField] = {one.key: one for one in spec_fields(Deploymen
 """Fields of a deployment, by their names in files."""
 
 SPLIT = POOL_SIZES
-"""Fields of the processors and how a replica is split over them, the count first."""
+"""Fields of the processor count and of the split of a replica, with the count first."""
 
 _FIRST = ("token_budget", "max_batch")
 SCHEDULING = (*_FIRST, *(one for one in SIZES if one not in (*SPLIT, *_FIRST)))
-"""The other fields that are numbers of each deployment."""
+"""Other numeric fields of each deployment."""
 
 POOL = "prefill"
-"""The pool that prefills: processors of their own, whose splits are tried with those of the replicas that decode."""
+"""Prefill pool: separate processors whose splits are combined with the splits of decode replicas."""
 
 CHOICES = tuple(name for name in FIELDS if name not in (*SPLIT, *SCHEDULING, POOL))
-"""Fields that hold for all deployments of a group."""
+"""Fields with equal values in all deployments of a group."""
 
 TYPES = {name: one.declaration.label for name, one in FIELDS.items() if one.declaration.label}
-"""Fields of types of numbers, with their labels."""
+"""Fields of data types, with their labels."""
 
 BUDGETS = (0, *(2**power for power in range(9, 15)))
-"""Token budgets that are tried: prompts in passes of their own, and 512 to 16,384 tokens."""
+"""Token budgets to try: 0 for prefill alone, and 512 to 16,384 tokens."""
 
 CAPS = (0, *(2**power for power in range(13)))
-"""Batches that a frontier tries where the load does not say it: as many as keep the limits, and powers of two."""
+"""Batches that a frontier tries for a load without a rate or users: 0 for the largest allowed, and powers of two."""
 
-POOL_WORDS = "pools of their own are an option of their own: --apart, or apart=True in Python"
-"""How pools that prefill are asked for."""
+POOL_WORDS = "separate prefill pools have an option: --apart, or apart=True in Python"
+"""Hint: the option for separate prefill pools."""
 
 _ASKED = {
-    COUNT: "the processor counts are an argument of their own",
+    COUNT: "processor counts have an argument",
     POOL: POOL_WORDS,
 }
-"""Why some fields are no matter of restriction."""
+"""Hints for fields that cannot be restricted."""
 
 STATIC = "static"
-"""The batching to which a token budget means nothing."""
+"""Batching that ignores token budgets."""
 
 _SEE = "calculon describe serving"
 
 
 def stated_default(name: str) -> Any:
-    """Return the default of a field, as files state it."""
+    """Return the default of a field in the units of files."""
     field = FIELDS[name]
     scaled = field.declaration.scale != 1.0 and field.default is not None
     return field.default / field.declaration.scale if scaled else field.default
 
 
 def figure(name: str, where: str = "objective") -> Column:
-    """Return a figure of serving by name.
+    """Return a serving figure by name.
 
     Raises:
-        SpecError: When there is none of this name, with the nearest.
+        SpecError: For an unknown name, with the nearest.
     """
     if name not in SERVING_FIGURES:
         hint = nearest(name, [*SERVING_FIGURES]) or f"see: {_SEE}"
-        raise SpecError(where, Problem("", "a figure of serving", repr(name), hint))
+        raise SpecError(where, Problem("", "a serving figure", repr(name), hint))
     return SERVING_FIGURES[name]
 
 
 def objective(text: str, where: str = "objective") -> Objective:
-    """Read ``FIGURE[:max|min]``; SpecError for anything else."""
+    """Read ``FIGURE[:max|min]``; raise SpecError for any other text."""
     return Objective.read(text, lambda name: figure(name, where), where)
 
 
 def condition(text: str) -> Condition:
-    """Read a condition on figures of serving and fields of deployments; SpecError for anything else."""
-    return Condition.read(text, _WORDS)
+    """Parse a condition on serving figures and deployment fields; raise SpecError if it is invalid."""
+    return Condition.read(text, _VOCABULARY)
 
 
-_WORDS = Words(
+_VOCABULARY = Vocabulary(
     names=(*FIELDS, *SERVING_FIGURES),
     fields=FIELDS,
-    wanted="a figure of serving or a field of a deployment",
-    none="no figure of serving and no field of a deployment",
+    wanted="a serving figure or a field of a deployment",
+    none="no serving figure and no field of a deployment",
     example="ttft_p < 0.5 and tensor_par <= 4",
     see=f"see: {_SEE}, calculon describe deployment",
 )
@@ -99,11 +99,11 @@ def checked(option: str, values: Mapping[str, Any]) -> dict[str, Values]:
     """Check the values of ``fix`` or ``add`` against the declarations of their fields.
 
     Args:
-        option: As the caller calls it: ``fix`` or ``add``, with dashes on the command line.
-        values: One value or a sequence of values by field, as files state them.
+        option: Name of the option: ``fix`` or ``add``, with dashes on the command line.
+        values: One value or a sequence of values by field, in the units of files.
 
     Raises:
-        SpecError: With every field that there is not and every value that its field does not take.
+        SpecError: With every unknown field and every invalid value.
     """
     problems, found = [], dict[str, Values]()
     for name, given in values.items():
@@ -125,7 +125,7 @@ def checked(option: str, values: Mapping[str, Any]) -> dict[str, Values]:
 
 
 def parsed(option: str, texts: Sequence[str]) -> dict[str, Values]:
-    """Read ``FIELD=VALUE[,VALUE...]`` texts; a field may be given several times.
+    """Read ``FIELD=VALUE[,VALUE...]`` texts; a field may occur several times.
 
     Raises:
         SpecError: As :func:`checked`, and for a text without ``=``.
@@ -143,15 +143,17 @@ def parsed(option: str, texts: Sequence[str]) -> dict[str, Values]:
     return checked(option, values)
 
 
-# Figures that only some deployments have, and how a question comes to some that do.
+# Figures that only some deployments have, and options that add such deployments.
 
-NO_POWER = "no power is known of {system}: give ext.power of the system file"
-"""Message where there is no energy."""
+NO_POWER = "the power of {system} is unknown: state ext.power in the system file"
+"""Hint for figures that need energy."""
 
-_APART = f"only deployments with a pool that prefills have it; {POOL_WORDS}"
-_KEPT = "only prompts have it whose prefix is cached between requests: --prefix-hit 0.5"
+_APART = f"only deployments with a prefill pool have it; {POOL_WORDS}"
+_KEPT = "it needs prompts with a cached prefix (prefix caching): --prefix-hit 0.5"
 _OFFLOADED = f"{_KEPT}, and --fix cache_offload=host"
-_DRAFTED = "only deployments with drafts have it: --fix draft=mtp, or ngram with draft_tokens and acceptance"
+_DRAFTED = (
+    "it needs speculative decoding: --fix draft=mtp, or ngram with draft_tokens and acceptance"
+)
 
 HINTS: Mapping[str, str] = {
     **dict.fromkeys(
@@ -162,18 +164,18 @@ HINTS: Mapping[str, str] = {
     **dict.fromkeys(("prefill_busy", "decode_busy", "balanced_prefill"), _APART),
     **dict.fromkeys(("kept_prefixes", "recompute_time", "hit_break_even"), _KEPT),
     **dict.fromkeys(("offloaded_prefixes", "hit_time"), _OFFLOADED),
-    "waiting_prefixes": "only conversations with pauses have it: --set turns=5 --set think=30",
+    "waiting_prefixes": "it needs conversations with pauses: --set turns=5 --set think=30",
     **dict.fromkeys(("spec_speedup", "spec_break_even"), _DRAFTED),
-    "even_context": "only caches that grow with the context have it",
+    "even_context": "it needs caches that grow with the context",
 }
-"""What each of these figures needs."""
+"""Hints: requirements of each of these figures."""
 
 
 def unknown_figure(asked: str, name: str, system: str) -> SpecError:
-    """Return the error of a figure that no deployment of a search has.
+    """Return the error for a figure that no deployment of a search has.
 
     Args:
-        asked: What of the question names it: objective, or where.
+        asked: Argument that names it: objective, or where.
         name: The figure.
         system: Name of the system.
     """
@@ -182,5 +184,5 @@ def unknown_figure(asked: str, name: str, system: str) -> SpecError:
 
 
 def may_be_unknown(name: str) -> bool:
-    """Return whether a name is that of a figure that some deployments do not have."""
+    """Return True for a figure that some deployments do not have."""
     return name in SERVING_FIGURES and SERVING_FIGURES[name].nullable

@@ -1,4 +1,4 @@
-"""Restrict a space to some values of a field, or widen it by values that the published enumeration leaves out."""
+"""Overrides of the search space: restrict a field to some values, or add values to the published enumeration."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,27 +12,27 @@ from calculon.plan.plan import NAMES
 from calculon.search.space import LOOPS, Values
 
 FIXABLE = (*LOOPS, "data_par")
-"""Fields that a search can be restricted in."""
+"""Fields that a search can restrict."""
 
 ADDABLE = {field.name: field.declaration.adds for field in FIELDS if field.declaration.adds}
-"""Fields that a search can be widened in, and how."""
+"""Fields that a search can widen, with a description of the values to add."""
 
 OPTIONS = tuple(name for name in ADDABLE if field_of(name).declaration.optional)
-"""Fields among them that only the corrected edition has."""
+"""Addable fields of the corrected edition."""
 
 _INSTEAD = {field.name: field.declaration.instead for field in FIELDS}
-"""What to write instead of a restriction of other fields."""
+"""Hints for fields that cannot be restricted: the option to use instead."""
 
 
 def checked(option: str, values: Mapping[str, Any]) -> dict[str, Values]:
     """Check the values of ``fix`` or ``add`` against the declarations of their fields.
 
     Args:
-        option: ``fix`` or ``add``, as the caller calls it: with dashes on the command line.
+        option: ``fix`` or ``add`` as the caller spells it: with dashes on the command line.
         values: One value or a sequence of values by field.
 
     Raises:
-        SpecError: With every field that the option does not know and every value that its field does not take.
+        SpecError: With every unknown field and every invalid value.
     """
     allowed = FIXABLE if option.lstrip("-") == "fix" else tuple(ADDABLE)
     problems = []
@@ -40,7 +40,7 @@ def checked(option: str, values: Mapping[str, Any]) -> dict[str, Values]:
     for name, given in values.items():
         if name not in allowed:
             hint = _INSTEAD.get(name) or nearest(name, (*allowed, *SHORT))
-            hint = hint or "known are " + ", ".join(allowed)
+            hint = hint or "known fields: " + ", ".join(allowed)
             problems.append(Problem(name, f"a field that {option} knows", repr(name), hint))
             continue
         field = field_of(name)
@@ -52,19 +52,19 @@ def checked(option: str, values: Mapping[str, Any]) -> dict[str, Values]:
 
 
 def listed(field: SpecField, given: Any) -> Values:
-    """Return one value of a field, or a sequence of them, as plain values."""
+    """Return one value of a field, or a sequence of them, as a tuple of plain values."""
     several = isinstance(given, Sequence) and not isinstance(given, str)
     return tuple(field.declaration.plain(value) for value in (given if several else (given,)))
 
 
 def problems_of(field: SpecField, name: str, values: Values) -> list[Problem]:
-    """Return what is wrong with values of a field, of this name in messages."""
+    """Return the problems of values of a field; messages use the given name."""
     found = (field.declaration.problem(field.annotation, value, name) for value in values)
     return [problem for problem in found if problem is not None]
 
 
 def parse(option: str, texts: Sequence[str]) -> dict[str, Values]:
-    """Read ``FIELD=VALUE[,VALUE...]`` texts, fields also by their short names; one may be given several times.
+    """Read ``FIELD=VALUE[,VALUE...]`` texts, with full or short field names; a field may occur several times.
 
     Raises:
         SpecError: As :func:`checked`, and for a text without ``=``.
@@ -95,7 +95,7 @@ def as_fields(words: Mapping[str, Any]) -> dict[str, Values]:
 
 
 def _typed(name: str, text: str) -> Any:
-    """Return a value as the field's type reads it; text where it cannot."""
+    """Convert text to the type of a field; return the text if that fails."""
     kind = field_of(name).annotation if name in NAMES else str
     if kind is bool and text.lower() in ("true", "false", "t", "f", "1", "0"):
         return text.lower() in ("true", "t", "1")

@@ -1,15 +1,15 @@
-"""Which of two predicted plans is the faster one, and how sure that is.
+"""Confidence in the order of two predicted plans.
 
-Two executions of one model on one system err alike: much of what is wrong in one time is wrong in the other, and does
-not matter for their ratio. Each part of the time (forward computation, bubble, exposed collectives of an axis, ...) is
-taken to err by one factor in both plans, independently of the other parts. With shares ``a`` and ``b`` of the parts in
-both times, the logarithm of the ratio then errs by ``sum((a - b) * e)`` to first order, and with 90 % by less than the
-margin ``sqrt(sum(((a - b) * s) ** 2))``: errors ``e`` of a part are within ``s`` with 90 % (propagation of independent
-contributions, JCGM 100:2008, section 5.1.2). Equal plans tie; plans that differ in a small part only have a narrow
-margin.
+Two executions of one model on one system have similar errors: much of the error is common to both times, and cancels in
+their ratio. Each part of the time (forward compute, pipeline bubble, exposed collectives of an axis, ...) is assumed to
+have the same error factor in both plans, independent of the other parts. With fractions ``a`` and ``b`` of the parts in
+both times, the error of the logarithm of the ratio is ``sum((a - b) * e)`` to first order, and with 90 % below the
+margin ``sqrt(sum(((a - b) * s) ** 2))``: the error ``e`` of a part is within ``s`` with 90 % (propagation of
+independent contributions, JCGM 100:2008, section 5.1.2). Equal plans tie; plans that differ only in a small part have a
+narrow margin.
 
-How far parts err, pairs of measured runs say: of one source, model, processor, type of arithmetic and preset. Where a
-calibration states residuals of parts of the system, these are perturbed instead, for both plans together.
+The errors of parts come from pairs of measured runs with the same source, model, processor, type of arithmetic and
+preset. If a calibration states residuals of parts of the system, these are perturbed instead, for both plans together.
 """
 
 import math
@@ -34,40 +34,40 @@ from calculon.hardware.system import System
 from calculon.plan.plan import Plan
 
 REPEATS = math.log(1.03)
-"""Logarithm of the ratio of times of the same run on two days: repeated ones of ``validation/`` differ by 2 to 4 %."""
+"""Logarithm of the ratio of times of the same run on two days: repeated runs of ``validation/`` differ by 2 to 4 %."""
 
 MOST_TIED = 0.1
-"""Difference of predicted times above which two plans are never a tie, however unsure their order is."""
+"""Difference of predicted times above which two plans never tie, however uncertain their order is."""
 
 REST = 0.3
-"""How far computation, bubble and work of the host err, as a share of how far exposed traffic does.
+"""Error of compute, pipeline bubble and host work, relative to the error of exposed traffic.
 
-Of 1, 0.7, 0.5, 0.4, 0.3, 0.2 and 0.1 it has the least loss over pairs of measured runs; without any one source the
-least is at 0.2 to 0.4.
+Among 1, 0.7, 0.5, 0.4, 0.3, 0.2 and 0.1 it has the smallest loss over pairs of measured runs; if any single source is
+left out, the optimum is 0.2 to 0.4.
 """
 
 _WEIGHTS = np.array([1.0 if name.endswith("_exposed_time") else REST for name in ALL_PARTS_OF_TIME])
 
 NEEDED = ("sample_rate", "total_time", *ALL_PARTS_OF_TIME)
-"""Statistics that an order needs."""
+"""Statistics that a comparison needs."""
 
 _SHARED = ("source", "system", "type", "parameters", "preset")
 
 _DEVIATIONS = NormalDist().inv_cdf((1 + LEVEL) / 2)
-"""Standard deviations of a normal error within which it is with :data:`LEVEL`."""
+"""Standard deviations of a normal distribution that contain :data:`LEVEL`."""
 
 _ALIKE = 1e-6
-"""Distance of shares that six digits of a file leave of equal ones."""
+"""Distance between equal shares due to rounding to six digits in the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """How sure it is that one plan is faster than another.
+    """Confidence that one plan is faster than another.
 
     Attributes:
-        longer: By how much the other one takes longer for a sample, as a share: negative where it is faster.
-        margin: What `longer` has to exceed to be sure with 90 %, to either side.
-        probability: That the first plan is the faster one: 0.5 for equal ones.
+        longer: Relative additional time per sample of the other plan; negative if it is faster.
+        margin: Value of `longer` above which the order has a probability of 90 %, on either side.
+        probability: Probability that the first plan is faster: 0.5 for equal plans.
     """
 
     longer: float
@@ -75,31 +75,31 @@ class Order:
     probability: float
 
     @property
-    def told_apart(self) -> bool:
-        """True unless the plans tie: their order is sure with 90 %, or one takes over 10 % longer than the other.
+    def distinguishable(self) -> bool:
+        """True unless the plans tie: their order has a probability of 90 %, or one takes over 10 % longer.
 
-        Plans whose times differ as little as repeated runs do tie in any case.
+        Plans whose times differ no more than repeated runs always tie.
         """
         apart = abs(math.log1p(self.longer))
         least = max(REPEATS, min(math.log1p(self.margin), math.log1p(MOST_TIED)))
         return apart > least
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data."""
+        """Return the comparison as plain data."""
         found = {name: getattr(self, name) for name in ("longer", "margin", "probability")}
-        return found | {"told_apart": self.told_apart}
+        return found | {"told_apart": self.distinguishable}
 
 
 def orders(
     model: Model, system: System, plan: Plan, stats: Mapping[str, Array], first: int = 0
 ) -> list[Order]:
-    """Return how sure it is that one plan of several is faster than each of them.
+    """Return the confidence that one plan is faster than each of several plans.
 
     Args:
-        model, system: Of all plans.
+        model, system: Model and system of all plans.
         plan (with n rows): The plans; they fit, and are of edition ``corrected``.
         stats (shape (n,)): Their statistics by name.
-        first: The row that the others are compared with.
+        first: Index of the plan that is compared with the others.
     """
     margins = calibrated_margins(model, system, plan, first)
     if margins is None:
@@ -109,21 +109,21 @@ def orders(
 
 
 def orders_of_stats(several: Sequence[Mapping[str, float | None]]) -> list[Order]:
-    """Return the same of statistics alone, for the first of several plans, as measured runs say."""
+    """Return the confidence that the first of several plans is faster, from statistics and measured runs only."""
     stats = {name: np.array([one.get(name) or 0.0 for one in several]) for name in NEEDED}
     ratios, margins = _longer(stats["sample_rate"]), margins_of_shares(shares_of(stats))
     return [ordered(*one) for one in zip(ratios, margins, strict=True)]
 
 
 def _longer(rates: Array, first: int = 0) -> Array:
-    """Return the logarithms of the times of a sample over that of one plan; two without an end are as long."""
+    """Return the logarithms of the time per sample relative to one plan; infinite times are equal."""
     with np.errstate(divide="ignore", invalid="ignore"):
         found: Array = np.log(rates[first]) - np.log(rates)
     return np.where(rates == rates[first], 0.0, found)
 
 
 def ordered(ratio: float, margin: float) -> Order:
-    """Return the order of two plans, of the logarithms of the ratio of their times and of its margin."""
+    """Return the comparison of two plans, from the logarithms of the ratio of their times and of its margin."""
     probability = NormalDist().cdf(ratio / margin * _DEVIATIONS) if margin else _certain(ratio)
     return Order(float(np.expm1(ratio)), float(np.expm1(margin)), probability)
 
@@ -133,7 +133,7 @@ def _certain(ratio: float) -> float:
 
 
 def shares_of(stats: Mapping[str, Array]) -> Array:
-    """Return the shares of the parts of times, shape (parts, n); a part that an edition does not have is 0."""
+    """Return the fractions of the parts in times, shape (parts, n); parts that an edition lacks are 0."""
     total = np.asarray(stats["total_time"], float)
     nothing = np.zeros(len(total))
     parts = [np.asarray(stats.get(name, nothing), float) for name in ALL_PARTS_OF_TIME]
@@ -142,13 +142,12 @@ def shares_of(stats: Mapping[str, Array]) -> Array:
 
 
 def margins_of_shares(shares: Array, first: int = 0, errors: Array | float | None = None) -> Array:
-    """Return the 90 % margins of the logarithms of ratios of times, by the shares of their parts.
+    """Return the 90 % margins of the logarithms of time ratios, from the fractions of their parts.
 
     Args:
-        shares (shape (parts, n)): Shares of the parts in the times of n plans.
-        first: The plan that the others are compared with.
-        errors (shape (parts,)): How far the logarithms of parts err at most with 90 %; by default as far as pairs of
-            measured runs say.
+        shares (shape (parts, n)): Fractions of the parts in the times of n plans.
+        first: Index of the plan that is compared with the others.
+        errors (shape (parts,)): 90 % errors of the logarithms of parts; by default from pairs of measured runs.
     """
     within = errors_of_parts() if errors is None else errors
     with np.errstate(invalid="ignore"):  # no evidence at all: equal shares times infinity
@@ -158,13 +157,13 @@ def margins_of_shares(shares: Array, first: int = 0, errors: Array | float | Non
 
 
 def calibrated_margins(model: Model, system: System, plan: Plan, first: int = 0) -> Array | None:
-    """Return the 90 % margins of the logarithms of ratios of times that residuals of calibrated parts leave.
+    """Return the 90 % margins of the logarithms of time ratios from the residuals of calibrated parts.
 
-    Each part is made as slow and as fast as its residuals say, for all plans together; the changes of the ratios add
-    in quadrature. Arguments as in :func:`orders`.
+    Each part is made as slow and as fast as its residuals, for all plans together; the changes of the ratios add in
+    quadrature. Arguments as in :func:`orders`.
 
     Returns:
-        Array of shape (n,): none for a system without residuals of parts.
+        Array of shape (n,); None for a system without residuals of parts.
     """
     machine = find_edition(CORRECTED).machine(system)
     spreads = [
@@ -181,23 +180,24 @@ def calibrated_margins(model: Model, system: System, plan: Plan, first: int = 0)
 
     squares = np.zeros(len(plan))
     for one in spreads:
-        before = logs(one, 1.0)  # a constant of the machine may be written otherwise then
+        # Not the unchanged machine: a factor of 1 may convert constants to curves
+        before = logs(one, 1.0)
         squares += np.max([np.abs(logs(one, f) - before) for f in (one.low, one.high)], axis=0) ** 2
     return np.sqrt(squares)
 
 
-# -- what pairs of measured runs say -----------------------------------------------------------------------------------
+# -- evidence from pairs of measured runs ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Pairs of measured runs of one source, model, processor, type of arithmetic and preset.
+    """Pairs of measured runs with the same source, model, processor, type of arithmetic and preset.
 
     Attributes:
         errors (shape (pairs,)): Absolute logarithms of predicted over measured ratio.
-        distances (shape (pairs,)): Distances of the shares of their parts: the root of the sum of squares, those of all
-            but exposed traffic less by :data:`REST`.
-        sources (shape (pairs,)): The source of each, by number.
+        distances (shape (pairs,)): Euclidean distances between the fractions of parts, scaled by :data:`REST` except
+            for exposed traffic.
+        sources (shape (pairs,)): Index of the source of each pair.
     """
 
     errors: Array
@@ -206,7 +206,7 @@ class Pairs:
 
     @property
     def weights(self) -> Array:
-        """Weights of the pairs, by which all sources count alike."""
+        """Weights of the pairs, with equal totals for all sources."""
         counts = np.bincount(self.sources)
         found: Array = 1 / counts[self.sources]
         return found
@@ -219,15 +219,16 @@ class Pairs:
 
     @property
     def error(self) -> float:
-        """How far the logarithm of exposed traffic errs at most with 90 %, all sources alike; infinite without pairs.
+        """90 % error of the logarithm of exposed traffic, with equal weights of sources; infinite without pairs.
 
-        It is the quantile of the errors of ratios over the distances of shares. What repeated runs differ by is taken
-        off the errors before, in quadrature.
+        It is the quantile of the errors of ratios divided by the distances of fractions. The variation of repeated runs
+        is subtracted from the errors first, in quadrature.
         """
         if not len(self.errors):
             return math.inf
         beyond = np.sqrt(np.maximum(0.0, self.errors**2 - REPEATS**2))
-        never = np.where(beyond > 0, math.inf, 0.0)  # equal shares explain nothing
+        # A difference that equal fractions cannot explain
+        never = np.where(beyond > 0, math.inf, 0.0)
         scores = np.divide(beyond, self.distances, out=never, where=self.distances > _ALIKE)
         order = np.argsort(scores, kind="stable")
         reached = np.cumsum(self.weights[order])
@@ -235,13 +236,13 @@ class Pairs:
         return float(scores[order][min(place, len(order) - 1)])
 
     def margins(self, error: float) -> Array:
-        """Return the 90 % margins of measured ratios where exposed traffic errs so far: repeated runs differ, too."""
+        """Return the 90 % margins of measured ratios for an error of exposed traffic, and of repeated runs."""
         found: Array = np.hypot(REPEATS, error * self.distances)
         return found
 
 
 def pairs_of(some: Runs) -> Pairs:
-    """Return the pairs of some runs."""
+    """Return all pairs of comparable runs."""
     ratios = np.log(some.numbers("measured") / some.numbers("predicted"))
     shares = some.shares * _WEIGHTS[:, None]
     alike: dict[tuple[str, ...], list[int]] = {}
@@ -266,6 +267,6 @@ def pairs_of(some: Runs) -> Pairs:
 
 @cache
 def errors_of_parts() -> Array:
-    """Return how far the logarithm of each part of the time errs at most with 90 %, as all measured runs say."""
+    """Return the 90 % error of the logarithm of each part of the time, from all measured runs."""
     found: Array = pairs_of(runs()).error * _WEIGHTS
     return found

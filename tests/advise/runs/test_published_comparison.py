@@ -5,7 +5,7 @@ import math
 import pytest
 
 import calculon
-from calculon.advise.runs.published_beside import NEAR, published_beside
+from calculon.advise.runs.published_comparison import NEAR, published_comparison
 from calculon.campaign.published import published_failures, published_trainings
 from calculon.campaign.record import HOUR
 from calculon.documents.campaign_beside import published_section
@@ -21,7 +21,9 @@ def run():
 
 
 def test_hours_are_for_as_many_tokens(run):
-    (row,) = (one for one in published_beside(run.whole, "bloom-176B") if "hours" in one["figure"])
+    (row,) = (
+        one for one in published_comparison(run.whole, "bloom-176B") if "hours" in one["figure"]
+    )
     assert row["published"] == 1_082_990
     working = 384 * run.figures["days"] * 24
     assert math.isclose(row["ours"], working / run.tokens * 366e9)
@@ -29,7 +31,9 @@ def test_hours_are_for_as_many_tokens(run):
 
 def test_failures_are_those_of_as_many_processors_and_hours(run):
     known = {one.run: one for one in published_failures()}
-    rows = [one for one in published_beside(run.whole, "bloom-176B") if one["figure"] == "failures"]
+    rows = [
+        one for one in published_comparison(run.whole, "bloom-176B") if one["figure"] == "failures"
+    ]
     assert "BLOOM 176B" in [row["run"] for row in rows]
     mtbf = run.campaign.reliability.mtbf_processor / HOUR
     for row in rows:
@@ -39,7 +43,7 @@ def test_failures_are_those_of_as_many_processors_and_hours(run):
 
 
 def test_jobs_of_another_model_are_of_a_similar_size(run):
-    rows = published_beside(run.whole, "another")
+    rows = published_comparison(run.whole, "another")
     sizes = [row["num_procs"] for row in rows if row["run"] != "BLOOM 176B"]
     assert sizes
     assert all(1 / NEAR <= 384 / size <= NEAR for size in sizes)
@@ -48,14 +52,16 @@ def test_jobs_of_another_model_are_of_a_similar_size(run):
 def test_the_default_rate_of_failures_is_told_to_be_from_its_row():
     row = ("llama3.1-405B", "llama3.1-405B_h100x16384", "h100_80g_sxm_24k")
     whole = calculon.campaign(*row, tokens="1T").whole
-    failures = [one for one in published_beside(whole, "llama3.1-405B") if one["assumed_from"]]
+    failures = [one for one in published_comparison(whole, "llama3.1-405B") if one["assumed_from"]]
     assert [(one["run"], one["published"]) for one in failures] == [("Llama 3 405B", 419)]
     assert math.isclose(failures[0]["ours"], 419, rel_tol=1e-5)
 
 
 def test_hours_of_steps_are_set_beside_those_of_steps(run):
     (row,) = (
-        one for one in published_beside(run.whole, "deepseek-v3") if one["figure"] == "step_hours"
+        one
+        for one in published_comparison(run.whole, "deepseek-v3")
+        if one["figure"] == "step_hours"
     )
     steps = 384 * run.figures["useful_days"] * 24 / run.tokens
     assert math.isclose(row["ours"], steps * 14.8e12)
@@ -65,7 +71,7 @@ def test_hours_say_what_their_source_leaves_open(run):
     told = {
         row["run"]: row["configuration"]
         for model in ("llama3-70B", "bloom-176B", "llama2-7B")
-        for row in published_beside(run.whole, model)
+        for row in published_comparison(run.whole, model)
         if "hours" in row["figure"] and row["figure"] != "mtbf_hours"
     }
     assert told == {"Llama 3 70B": "unknown", "BLOOM 176B": "known", "Llama 2 7B": "partly"}
@@ -74,7 +80,7 @@ def test_hours_say_what_their_source_leaves_open(run):
 def test_hours_name_both_processors(run):
     (row,) = (
         one
-        for one in published_beside(run.whole, "llama3-70B")
+        for one in published_comparison(run.whole, "llama3-70B")
         if one["figure"] == "processor_hours"
     )
     assert (row["processor"], row["own_processor"]) == ("h100_80g_sxm_24k", "a100_80g_sxm")
@@ -84,7 +90,7 @@ def test_hours_name_both_processors(run):
 
 def test_hours_of_another_kind_of_processor_are_left_out(run):
     assert "PaLM 540B" in [one.run for one in published_trainings()]
-    rows = published_beside(run.whole, "palm-540B")  # on TPUs, this run on GPUs
+    rows = published_comparison(run.whole, "palm-540B")  # on TPUs, this run on GPUs
     assert "PaLM 540B" not in {one["run"] for one in rows if "hours" in one["figure"]}
 
 

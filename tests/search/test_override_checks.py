@@ -7,7 +7,7 @@ import pytest
 from calculon import SpecError, executions, search
 from calculon.declarations.decode import SpecWarning
 from calculon.search.driver import make_space
-from calculon.search.effect import check_effect
+from calculon.search.override_checks import check_effect
 
 
 def _spaces(*counts, **options):
@@ -21,21 +21,21 @@ def _spaces(*counts, **options):
     [
         (
             {"fix": {"tensor_par": 3}},
-            "tensor_par: expected a value that this search has: 1, 2, 4, 8, found 3",
+            "tensor_par: expected a value that this search tries: 1, 2, 4, 8, found 3",
         ),
-        ({"fix": {"tensor_par_net": 9}}, "has: 0, 1, found 9"),
-        ({"fix": {"batch_size": 63}}, "has: 4, found 63"),
+        ({"fix": {"tensor_par_net": 9}}, "tries: 0, 1, found 9"),
+        ({"fix": {"batch_size": 63}}, "tries: 4, found 63"),
         ({"fix": {"batch_size": 2}}, "Hint: --add batch_size=2"),
         ({"fix": {"attention_type": "multiquery"}}, "Hint: --add attention_type=multiquery"),
-        ({"fix": {"fused_activation": False}}, "has: true, found false. Hint: -f all"),
+        ({"fix": {"fused_activation": False}}, "tries: true, found false. Hint: -f all"),
         (
             {"fix": {"tensor_par_overlap": "ring"}, "tensor_overlap": False},
-            "has: none, found ring. Hint: leave out --no-tp-overlap",
+            "tries: none, found ring. Hint: leave out --no-tp-overlap",
         ),
         ({"fix": {"data_par_overlap": True}, "data_overlap": False}, "leave out --no-dp-overlap"),
         (
             {"fix": {"tensor_par": 8, "pipeline_par": 8}},
-            "pipeline_par: expected a value that this search has with the other options: 1, found 8",
+            "pipeline_par: expected a value that this search tries with the other options: 1, found 8",
         ),
         (
             {"fix": {"activation_recompute": "full", "activations_offload": True}},
@@ -47,11 +47,11 @@ def _spaces(*counts, **options):
         ({"add": {"batch_size": (2, 128)}}, "found 128, which adds nothing"),
         (
             {"fix": {"optimizer_offload": False}, "add": {"optimizer_offload": True}},
-            "expected true, on a system with a tier-2 memory, where --fix does not exclude it",
+            "expected true, on a system with a tier-2 memory, if --fix does not exclude it",
         ),
         (
             {"fix": {"activation_recompute": "none"}, "add": {"activation_recompute": "full"}},
-            "expected a value of activation_recompute that is not tried already, where --fix does",
+            "expected a value of activation_recompute that is not tried already, if --fix does",
         ),
     ],
     ids=str,
@@ -84,16 +84,16 @@ MODERN = {"model": "llama3-8B", "edition": "corrected"}
 WORDED = [
     (
         {"fix": {"tensor_par": 3}},
-        "fix: tensor_par: expected a value that this search has: 1, 2, 4, 8, found 3",
+        "fix: tensor_par: expected a value that this search tries: 1, 2, 4, 8, found 3",
     ),
-    ({"fix": {"batch_size": [2, 3]}}, "found 2, 3. Hint: add={'batch_size': [2, 3]}, where it"),
+    ({"fix": {"batch_size": [2, 3]}}, "found 2, 3. Hint: add={'batch_size': [2, 3]}, if it"),
     (
         {"fix": {"attention_type": "multiquery"}},
-        "has: 'multihead', found 'multiquery'. Hint: add={'attention_type': 'multiquery'}",
+        "tries: 'multihead', found 'multiquery'. Hint: add={'attention_type': 'multiquery'}",
     ),
     (
         {"fix": {"fused_activation": False}},
-        "has: True, found False. Hint: fused=(False, True) tries both",
+        "tries: True, found False. Hint: fused=(False, True) tries both",
     ),
     (
         {"fix": {"tensor_par_overlap": "ring"}, "tensor_overlap": False},

@@ -1,7 +1,7 @@
-"""Measurements of users: a CSV with one training step a row, compared as a study without ``study.yaml``.
+"""Measurements of users: a CSV file with one training step per row, compared like a study without ``study.yaml``.
 
-Columns have the names of the published measurements (``num_gpus``, ``tp``, ``gbs``, ``iter_time_s``), short names, or
-names of execution fields. The preset fills in what a row leaves out.
+Columns have the names of published measurements (``num_gpus``, ``tp``, ``gbs``, ``iter_time_s``), short names, or
+names of execution fields. The preset fills in missing fields.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ from calculon.declarations.presets import find_preset
 from calculon.declarations.short_names import FIELDS, field_name, field_value
 from calculon.declarations.spellings.precisions import precision
 from calculon.declarations.statistics import TIER1
-from calculon.estimate.own_evidence import OwnEvidence
+from calculon.estimate.user_evidence import OwnEvidence
 from calculon.validate.measured_and_predicted import Result, compare
 from calculon.validate.published_fields import ExecutionFields, Limits, ModelFields
 from calculon.validate.published_study import Library, Quantity, Study
@@ -36,11 +36,11 @@ RATES = ("tokens_per_s", "tokens_per_s_per_gpu")
 
 MEASURED = {
     TIME: "seconds of a whole training step",
-    RATES[0]: "tokens per second of all processors, in place of the time",
-    RATES[1]: "tokens per second of one processor, in place of the time",
+    RATES[0]: "tokens per second of all processors, instead of the time",
+    RATES[1]: "tokens per second of one processor, instead of the time",
     MEMORY: "peak bytes of the fullest processor",
 }
-"""Columns of measured values; a row has at least one."""
+"""Columns of measured values; every row needs at least one."""
 
 COLUMNS = {
     "num_gpus": "num_procs",
@@ -48,7 +48,7 @@ COLUMNS = {
     "seq": "seq_length",
     "seq_parallel": "tensor_par_comm_type",
 }
-"""Execution fields by columns of published measurements, without those that are short names."""
+"""Execution fields by columns of published measurements that are not short names."""
 
 SPECS = ("model", "system")
 NAMES = ("id", "name")
@@ -56,13 +56,13 @@ REMARKS = ("source", "note")
 PRECISION = "precision"
 
 TEMPLATE = f"id,model,system,num_gpus,tp,pp,gbs,mbs,{TIME}"
-"""Header of a file with the columns that every row needs."""
+"""Header of a file with the required columns."""
 
 FURTHER = ("preset", "dp", "vp", "seq", PRECISION, "zero", "recompute", MEMORY)
-"""Columns of what many runs also state."""
+"""Columns that many runs also state."""
 
 _GIBIBYTES = "memory in GiB"
-"""Column of rows, not of files: in this unit pages show memory."""
+"""Column of rows, not of files: memory in the unit of pages."""
 
 _FIELDS = {one.key: one for one in spec_fields(Execution) if one.key != "edition"}
 _SHORT_OF_MEASURED = {"seq_parallel": "sp"}
@@ -70,7 +70,7 @@ _SHORT_OF_MEASURED = {"seq_parallel": "sp"}
 
 @dataclass(frozen=True, slots=True)
 class _OwnLibrary(Library):
-    """The catalog, with the executions of the rows by number of the line."""
+    """Catalog with the executions of the rows by line number."""
 
     executions: Mapping[str, Mapping[str, Any]]
 
@@ -84,11 +84,10 @@ class _OwnLibrary(Library):
 def compare_rows(file: str) -> Result:
     """Compare the rows of a file with edition ``corrected``.
 
-    The file counts as a source of its own, so its intervals rest on all published runs.
+    The file counts as a separate source, so its intervals use all published runs.
 
     Raises:
-        SpecError: For a file that cannot be read, an unknown column, or a cell that means nothing; names file, line and
-            column.
+        SpecError: For a file that cannot be read, an unknown column, or an invalid cell; names file, line and column.
     """
     lines = read_csv(file, [*SPECS, "num_gpus or num_procs", "gbs or batch_size"])
     fields = _fields_of(lines[0])
@@ -147,7 +146,7 @@ _QUANTITIES = {
 
 
 def _fields_of(line: Line) -> dict[str, str]:
-    """Return the execution field of each column that states one.
+    """Return the execution fields of the columns that state one.
 
     Raises:
         SpecError: For an unknown column, and for two columns of one field.
@@ -167,14 +166,14 @@ def _fields_of(line: Line) -> dict[str, str]:
             )
         if field in found.values():
             other = next(name for name, one in found.items() if one == field)
-            problem = Problem(f"column {column}", f"{field} once", f"{other} states it, too")
+            problem = Problem(f"column {column}", f"{field} once", f"{other} states it as well")
             raise SpecError(line.file, problem)
         found[column] = field
     return found
 
 
 def _row(line: Line, fields: Mapping[str, str]) -> tuple[Row, dict[str, Any]]:
-    """Return a row that names its specs, and the fields of its execution."""
+    """Return a row with the names of its specs, and the fields of its execution."""
     names = {kind: _named(line, kind) for kind in SPECS}
     label = next((line.cells[name] for name in NAMES if line.cells.get(name)), "")
     execution = _execution(line, fields, names["system"])
@@ -194,7 +193,7 @@ def _row(line: Line, fields: Mapping[str, str]) -> tuple[Row, dict[str, Any]]:
 
 
 def _named(line: Line, kind: str) -> str:
-    """Return the exact name of a model or system of the catalog, or the file of one relative to the table."""
+    """Return the exact name of a catalog model or system, or a file relative to the table."""
     source = str(line.cells[kind])
     if document_suffix(source) in SUFFIXES and (Path(line.file).parent / source).is_file():
         return source
@@ -206,7 +205,7 @@ def _named(line: Line, kind: str) -> str:
 
 
 def _source(line: Line, name: str) -> str:
-    """Return a name of the catalog, or the path of a file relative to the table."""
+    """Return a catalog name, or the path of a file relative to the table."""
     return str(Path(line.file).parent / name) if document_suffix(name) in SUFFIXES else name
 
 
@@ -232,7 +231,7 @@ def _execution(line: Line, fields: Mapping[str, str], system: str) -> Execution:
 
 
 def _placed(line: Line, error: SpecError, fields: Mapping[str, str]) -> Iterator[Problem]:
-    """Yield the problems of an execution with the line and the column of each."""
+    """Yield the problems of an execution, each with its line and column."""
     column_of = {field: column for column, field in fields.items()}
     for one in error.problems:
         field = one.field or "preset"
@@ -244,6 +243,7 @@ def _time(
     line: Line, values: Mapping[str, float | None], names: Mapping[str, str], execution: Execution
 ) -> float | None:
     """Return the seconds of a step from tokens per second, if stated."""
+    # Throughput determines the step time, because the batch is known.
     total, each = (values[name] for name in RATES)
     rate = total or (each * execution.num_procs if each else None)
     if rate is None:

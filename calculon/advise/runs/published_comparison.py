@@ -1,4 +1,4 @@
-"""What sources print of runs like one that is predicted: the same model, or a job of a similar size."""
+"""Published figures of runs similar to a predicted run: the same model, or a job of similar size."""
 
 import math
 from typing import Any
@@ -16,31 +16,35 @@ from calculon.campaign.published import (
 from calculon.campaign.whole_run import WholeRun
 
 NEAR = 2.0
-"""Ratio of the sizes of two jobs up to which one is like the other."""
+"""Maximum ratio of the sizes of two similar jobs."""
 
 _SAME = 1e-3
+"""Relative difference of parameter counts up to which two models are the same."""
 _ALIKE = 1e-4
-"""Relative difference of rates up to which one is taken from the other."""
+"""Relative difference of failure rates up to which one was derived from the other."""
 
 
-def published_beside(whole: WholeRun, model: str) -> list[dict[str, Any]]:
-    """Return rows of published figures, each with what this run, or its law of failures, has in its place.
+def published_comparison(whole: WholeRun, model: str) -> list[dict[str, Any]]:
+    """Return rows of published figures, each with the corresponding figure of this run or its failure model.
 
     Args:
-        whole: A run of one execution.
+        whole: Run of one execution.
         model: Name of its model.
 
     Returns:
-        ``run``, ``num_procs``, ``processor`` (of the published run), ``own_processor`` (of this one), ``figure``,
-        ``per`` (tokens of processor-hours, hours of failures), ``published``, ``published_is`` (``about``, ``more
-        than``), ``ours``, ``configuration`` (of processor-hours, how much of batch and degrees the source states; else
-        empty), ``source``, ``evidence``, ``assumed_from`` (whether the rate of failures of this run is that of the
-        row). Processor-hours of processors of another maker are left out: they differ in kind.
+        Rows with ``run``, ``num_procs``, ``processor`` (of the published run), ``own_processor`` (of this run),
+        ``figure``, ``per`` (tokens for processor-hours, hours for failures), ``published``, ``published_is``
+        (``about``, ``more than``), ``ours``, ``configuration`` (for processor-hours: the extent to which the source
+        states batch and degrees; otherwise empty), ``source``, ``evidence``, ``assumed_from`` (whether the failure
+        rate of this run was taken from the row). Processor-hours on processors of another vendor are omitted, because
+        they are not comparable.
     """
     trainings = [one for one in published_trainings() if same_name(one.run, model)]
     rows = [_hours(whole, one) for one in trainings if _comparable(one.system, whole)]
     num_procs, parameters = float(whole.job.num_procs), float(whole.job.parameters)
     own = [one for one in published_failures() if _is_of(one, model, parameters)]
+    # Other models' failures say something only for jobs of a similar size; two such rows are
+    # enough.
     near = [
         one
         for one in failures_near(num_procs)
@@ -58,15 +62,15 @@ def _is_of(one: PublishedFailures, model: str, parameters: float) -> bool:
 
 
 def _comparable(system: str, whole: WholeRun) -> bool:
-    """Whether processor-hours on a system mean something for this run: not those of TPUs for a run on GPUs."""
+    """Return True if processor-hours on a system are comparable with this run: TPUs are not comparable with GPUs."""
     makers = {maker_of(system), maker_of(whole.job.system.name)}
     return len(makers - {""}) < 2
 
 
 def _hours(whole: WholeRun, one: PublishedTraining) -> dict[str, Any]:
-    """Return processor-hours, of the whole run or of its steps alone, ours for as many tokens.
+    """Return processor-hours, of the whole run or of its steps alone, and ours for the same number of tokens.
 
-    Sources count the processors that work, so that ours are without spares.
+    Sources count working processors, so that ours exclude spares.
     """
     time = whole.wall if one.whole else whole.useful
     ours = float(whole.job.num_procs) * float(time) / HOUR
@@ -88,7 +92,7 @@ def _hours(whole: WholeRun, one: PublishedTraining) -> dict[str, Any]:
 
 
 def _failures(whole: WholeRun, one: PublishedFailures) -> list[dict[str, Any]]:
-    """Return failures in a window, or the hours between them, and goodput."""
+    """Return failures in a period, or the hours between them, and goodput."""
     base = {"run": one.run, "num_procs": one.num_procs, "source": one.source}
     base |= {"processor": one.processor, "own_processor": processor_of(whole.job.system.name)}
     base |= {"configuration": "", "evidence": one.evidence}

@@ -12,7 +12,7 @@ from calculon.search.best_first import search_space
 from calculon.search.objective import Objective
 from calculon.search.ranking import Best
 from calculon.search.request import make_condition, make_space
-from calculon.search.runs import _RISING
+from calculon.search.training_runs import _RISING
 from tests.draws import draws
 
 ASKED = "megatron-126M", "a100_80g_sxm", 8, 16, "float16"

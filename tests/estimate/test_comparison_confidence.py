@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 import calculon
 from calculon import inputs
 from calculon.declarations.statistics import ALL_PARTS_OF_TIME, LEVEL
-from calculon.estimate import told_apart
-from calculon.estimate.evaluate import evaluate
-from calculon.estimate.told_apart import (
+from calculon.estimate import comparison_confidence
+from calculon.estimate.comparison_confidence import (
     MOST_TIED,
     REPEATS,
     REST,
@@ -26,6 +25,7 @@ from calculon.estimate.told_apart import (
     pairs_of,
     shares_of,
 )
+from calculon.estimate.evaluate import evaluate
 from calculon.estimate.validated_runs import Runs, runs
 from calculon.hardware.figures import slowed
 from calculon.hardware.residuals import Residuals, Spread
@@ -84,11 +84,11 @@ def test_a_part_without_error_does_not_count(one, other, part, scale):
 
 def test_equal_plans_tie_and_the_probability_is_that_of_a_normal_error():
     assert ordered(0.0, 0.0).probability == 0.5
-    assert not ordered(0.0, 0.0).told_apart
+    assert not ordered(0.0, 0.0).distinguishable
     assert ordered(0.1, 0.0).probability == 1
     assert ordered(0.1, 0.1).probability == pytest.approx((1 + LEVEL) / 2)
-    assert ordered(0.11, 0.1).told_apart
-    assert not ordered(0.09, 0.1).told_apart
+    assert ordered(0.11, 0.1).distinguishable
+    assert not ordered(0.09, 0.1).distinguishable
     one, other = ordered(0.05, 0.1), ordered(-0.05, 0.1)
     assert one.probability + other.probability == pytest.approx(1)
     assert one.longer == pytest.approx(math.expm1(0.05))
@@ -204,21 +204,21 @@ def test_without_pairs_nothing_is_told_apart(monkeypatch):
     alone = _runs(("one", 7, 1.0, 1.0, 0.1), ("two", 7, 1.1, 1.0, 0.3))
     assert pairs_of(alone).error == math.inf
     assert pairs_of(Runs(dict.fromkeys(alone.columns, ()))).error == math.inf
-    monkeypatch.setattr(told_apart, "runs", lambda: alone)
-    monkeypatch.setattr(told_apart, "errors_of_parts", errors_of_parts.__wrapped__)
+    monkeypatch.setattr(comparison_confidence, "runs", lambda: alone)
+    monkeypatch.setattr(comparison_confidence, "errors_of_parts", errors_of_parts.__wrapped__)
     both = np.array([[0.5, 0.5], [0.5, 0.5], *[[0, 0]] * (COUNT - 2)])
     assert margins_of_shares(both).tolist() == [0, 0]
     both[:2, 1] = (0.4, 0.6)
     assert margins_of_shares(both).tolist() == [0, math.inf]
-    assert not ordered(math.log1p(0.99 * MOST_TIED), math.inf).told_apart
-    assert ordered(math.log1p(1.01 * MOST_TIED), math.inf).told_apart  # a tie is never larger
+    assert not ordered(math.log1p(0.99 * MOST_TIED), math.inf).distinguishable
+    assert ordered(math.log1p(1.01 * MOST_TIED), math.inf).distinguishable  # a tie is never larger
     assert ordered(0.7, math.inf).probability == 0.5
 
 
 @pytest.mark.parametrize("sign", [-1, 1])
 def test_plans_that_differ_as_repeated_runs_do_are_a_tie(sign):
-    assert not ordered(0.99 * sign * REPEATS, 0.0).told_apart
-    assert ordered(1.01 * sign * REPEATS, 0.0).told_apart
+    assert not ordered(0.99 * sign * REPEATS, 0.0).distinguishable
+    assert ordered(1.01 * sign * REPEATS, 0.0).distinguishable
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Figures that a notebook shows, whether or not it has imported ``matplotlib.pyplot``."""
+"""Figures that notebooks display even if ``matplotlib.pyplot`` was never imported."""
 
 import io
 from collections.abc import Callable
@@ -8,15 +8,15 @@ from typing import Any
 from matplotlib.figure import Figure
 
 _SHOWN = 90
-"""Dots of a screen that an inch of a picture takes; it has more of its own, for sharp screens."""
+"""Screen pixels per inch of a displayed figure; the image has a higher resolution, for high-density screens."""
 
 
-class ShownFigure(Figure):
-    """A figure that a notebook shows where it is the last value of a cell.
+class NotebookFigure(Figure):
+    """Figure that a notebook displays as the last value of a cell.
 
     Args:
-        settings: Returns a context with the settings of all pictures.
-        options: As of :class:`matplotlib.figure.Figure`.
+        settings: Function that returns a context with the settings of all pictures.
+        options: Arguments of :class:`matplotlib.figure.Figure`.
     """
 
     def __init__(self, settings: Callable[[], AbstractContextManager[None]], **options: Any):

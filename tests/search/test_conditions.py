@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calculon import SpecError
-from calculon.search.where import CONSTANTS, Condition, known_names
+from calculon.search.conditions import CONSTANTS, Condition, known_names
 from tests.draws import draws
 
 COLUMNS = {
@@ -212,7 +212,10 @@ def test_no_text_does_anything_but_parse_or_be_refused(text):
         ("1 < 2 and not sample_rat > 3", "did you mean 'sample_rate'?"),
         ("tensor_par in (1, pipelin_par)", "did you mean 'pipeline_par'?"),
         ("memry < 60", "did you mean 'memory'?"),
-        ("qqqqqq < 1", "such as time, memory, mfu, tp, pp, dp, mbs; all: calculon describe stats"),
+        (
+            "qqqqqq < 1",
+            "examples: time, memory, mfu, tp, pp, dp, mbs; all: calculon describe stats",
+        ),
         ("os < 1", "a statistic or an execution field"),
         ("__builtins__ == 1", "a statistic or an execution field"),
         ("memory < 60", "write 60 GiB"),

@@ -1,4 +1,4 @@
-"""The columns that a rule reads, found by watching it: rules of a table and of a search are the same."""
+"""Columns that a rule depends on, found by recording its reads: tables and searches share one set of rules."""
 
 from collections.abc import Mapping
 
@@ -7,13 +7,13 @@ import numpy as np
 from calculon.base.units import Array
 from calculon.declarations.model import Model
 from calculon.hardware.system import System
-from calculon.plan.columns import Columns, field_of, held, type_of
+from calculon.plan.columns import Columns, encoded, field_of, type_of
 from calculon.plan.rules.all_rules import RULES
 from calculon.plan.rules.rule import Requests, Rule
 
 
 class _Watched(Columns):
-    """One execution with a value in every column, which remembers what is read of it."""
+    """Execution with a value in every column that records which columns are read."""
 
     __slots__ = ("read",)
 
@@ -23,6 +23,7 @@ class _Watched(Columns):
 
     def __getattr__(self, name: str) -> Array:
         self.read.add(name)
+        # Values of unknown columns matter little: a rule that branches on them is probed with further candidates.
         if name in self._columns:
             return self._columns[name].reshape(1)
         kind = field_of(name).annotation
@@ -32,7 +33,7 @@ class _Watched(Columns):
 def columns_read(
     rule: Rule, model: Model, system: System, known: Mapping[str, Array]
 ) -> frozenset[str]:
-    """Return the columns that a rule reads of an execution of which some values are known."""
+    """Return the columns that a rule reads from an execution with some known values."""
     columns = _Watched(known)
     rule.holds(Requests(model, system, columns))
     return frozenset(columns.read)
@@ -45,14 +46,14 @@ def allowed_values(
     system: System,
     constants: Mapping[str, Array],
 ) -> tuple[object, ...]:
-    """Return the values of an optional field that an execution can have, whatever its other fields are.
+    """Return the values of an optional field that are possible for any values of the other fields.
 
-    A model without experts, say, has no use for dispatchers.
+    For example, a model without experts excludes all dispatchers but the default.
     """
     about = (rule for rule in RULES if name in rule.about)
     alone = {name, *constants}
     rules = [rule for rule in about if columns_read(rule, model, system, constants) <= alone]
-    column: Array = np.array([held(name, value) for value in values], type_of(name))
+    column: Array = np.array([encoded(name, value) for value in values], type_of(name))
     requests = Requests(model, system, Columns({**constants, name: column}))
     good = np.ones(len(values), bool)
     for rule in rules:

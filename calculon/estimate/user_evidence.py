@@ -1,14 +1,14 @@
-"""Measured steps of a user, which narrow the prediction intervals of executions like them.
+"""Measured steps of a user, which narrow the prediction intervals of similar executions.
 
-An interval of published runs is for a new source of measurements: its variance is the variance between sources and the
-variance within a source. Steps that a user measured are of the source of the executions that the user asks about, so
-they show the error of this source. With ``b`` and ``w`` the two variances, ``m`` the middle of the published interval
-and ``r`` the median error of ``n`` own steps, the error of the source is ``m + k (r - m)``, ``k = b / (b + w / n)``,
-and the variance of one more step is ``b (1 - k) + w``. Both ends of the interval move with the middle, and its width
-shrinks by the ratio of the standard deviations. Without own steps nothing changes; with many, the variance within a
-source is left. A step that has less in common with an execution counts as a part of a step.
+The interval of published runs is for a new source of measurements: its variance is the variance between sources plus
+the variance within a source. Steps that a user measured have the same source as the user's executions, so they show the
+error of this source. With the two variances ``b`` and ``w``, the middle ``m`` of the published interval and the median
+error ``r`` of ``n`` own steps, the error of the source is ``m + k (r - m)``, ``k = b / (b + w / n)``, and the variance
+of one more step is ``b (1 - k) + w``. Both ends of the interval move with the middle, and the width shrinks by the
+ratio of the standard deviations. Without own steps nothing changes; with many, only the variance within a source
+remains. Steps that are less similar to an execution count as fractions of a step.
 
-Predicted times, memory and the comparison of plans are as without own steps.
+Own steps do not change predicted times, memory, or the comparison of plans.
 
 Source: shrinkage of a group mean in a hierarchical normal model, Gelman et al., *Bayesian Data Analysis*, 3rd edition,
 section 5.4.
@@ -26,10 +26,10 @@ from calculon.estimate.source_errors import WITHIN, weighted_quantile
 from calculon.estimate.student import quantile
 
 _NORMAL = 1000.0
-"""Degrees of freedom from which on Student's distribution is the normal one."""
+"""Degrees of freedom at which Student's t distribution is practically normal."""
 
 Ends = tuple[float, float, float]
-"""Lower end, median and upper end of log measured over predicted time."""
+"""Lower end, median and upper end of the logarithm of measured over predicted time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class OwnEvidence:
     """Steps that a user measured.
 
     Attributes:
-        name: The file of them.
+        name: File of the steps.
         steps: The steps.
     """
 
@@ -49,8 +49,8 @@ _held: list[OwnEvidence] = []
 
 
 @contextmanager
-def holding(evidence: OwnEvidence) -> Iterator[None]:
-    """Let intervals rest on measured steps of a user, too, until the block ends; in all threads."""
+def using_evidence(evidence: OwnEvidence) -> Iterator[None]:
+    """Use measured steps of a user in prediction intervals until the block ends, in all threads."""
     _held.append(evidence)
     try:
         yield
@@ -58,26 +58,26 @@ def holding(evidence: OwnEvidence) -> Iterator[None]:
         _held.remove(evidence)
 
 
-def held() -> OwnEvidence | None:
-    """Return the measured steps of the user, if there are any."""
+def current_evidence() -> OwnEvidence | None:
+    """Return the measured steps of the user, or None."""
     return _held[-1] if _held else None
 
 
-def joined(published: Runs, steps: Sequence[Run]) -> Runs:
-    """Return published runs, and after them some steps."""
+def concatenated(published: Runs, steps: Sequence[Run]) -> Runs:
+    """Concatenate published runs and measured steps."""
     own = Runs.of(steps).columns
     return Runs({name: [*column, *own[name]] for name, column in published.columns.items()})
 
 
 def narrowed(ends: Ends, published: Runs, context: Array, own: Array, likeness: Array) -> Ends:
-    """Return an interval that rests on own steps, too.
+    """Return a prediction interval that includes the evidence of own steps.
 
     Args:
-        ends: The interval of published runs.
+        ends: Interval of published runs.
         published: These runs.
-        context (shape (features,)): What published runs may have in common with the execution.
+        context (shape (features,)): Features of the execution that published runs may share.
         own (shape (steps,)): Logarithms of measured over predicted times of own steps.
-        likeness (shape (steps,)): Their weights, 1 for a step that has everything in common with the execution.
+        likeness (shape (steps,)): Weights of the steps; 1 for a step that shares all features with the execution.
     """
     count = float(likeness.sum())
     between, within = variances(published, context)
@@ -91,10 +91,10 @@ def narrowed(ends: Ends, published: Runs, context: Array, own: Array, likeness: 
 
 
 def variances(published: Runs, context: Array) -> tuple[float, float]:
-    """Return the variance of errors between sources and within a source, as the sources count for a context.
+    """Return the variances of errors between sources and within a source, weighted for a context.
 
-    Both are read at the share of the weight at which published intervals read their scale, so that a few sources that
-    err most do not decide.
+    Both are estimated from the same quantile as the scale of published intervals, so that a few sources with large
+    errors do not dominate.
     """
     errors = published.by_source
     weights = errors.likeness(context)
@@ -105,7 +105,7 @@ def variances(published: Runs, context: Array) -> tuple[float, float]:
         of_source.append(float(weights[rows].sum()))
         apart[rows] = np.abs(errors.ratios[rows] - medians[-1])
     sources = np.array(of_source)
-    within = np.where(apart > 0, weights, 0.0)  # a row that is the median itself shows no spread
+    within = np.where(apart > 0, weights, 0.0)  # the median row itself shows no spread
     middle = weighted_quantile(np.array(medians), sources, 0.5)
     return (
         _variance(np.abs(np.array(medians) - middle), sources),
@@ -114,7 +114,7 @@ def variances(published: Runs, context: Array) -> tuple[float, float]:
 
 
 def _variance(apart: Array, weights: Array) -> float:
-    """Return the variance of a normal distribution that is as often as near to its middle."""
+    """Return the variance of a normal distribution with the same quantile of distances from its middle."""
     if not weights.any():
         return 0.0
     near = weighted_quantile(apart, weights, WITHIN)
@@ -122,11 +122,11 @@ def _variance(apart: Array, weights: Array) -> float:
 
 
 def likeness(steps: Array, context: Array) -> Array:
-    """Return weights of steps by what they have in common with an execution: 1 for everything.
+    """Return the weights of steps from the features that they share with an execution: 1 for all features.
 
     Args:
-        steps (shape (features, steps)): What each step may have in common, as codes.
-        context (shape (features,)): The same of the execution.
+        steps (shape (features, steps)): Features of each step, as codes.
+        context (shape (features,)): Features of the execution, as codes.
     """
     factors = np.array([*FACTORS.values()])[:, None]
     found: Array = np.where(steps == context[:, None], 1.0, 1 / factors).prod(axis=0)

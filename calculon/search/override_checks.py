@@ -1,4 +1,4 @@
-"""Refuse to restrict or widen spaces where that leaves nothing, or changes nothing, before any work."""
+"""Checks of `fix` and `add` before a search: refuse values that leave no execution, or that change nothing."""
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,10 +17,11 @@ from calculon.search.best_first import count_space
 from calculon.search.space import Space, Values
 
 _SHOWN = 12
+"""Values that a message lists at most."""
 
 
 class SearchRequest(Protocol):
-    """The request of a search: a space, or a message to a worker."""
+    """Request of a search: a space, or a message to a worker."""
 
     @property
     def model(self) -> Model: ...  # noqa: D102
@@ -32,12 +33,12 @@ class SearchRequest(Protocol):
 
 @dataclass(frozen=True)
 class Wording:
-    """How options and values are written by those who ask: on the command line, or in Python."""
+    """Spelling of options and values in messages: as on the command line, or as in Python."""
 
     python: bool
 
     def words_of(self, command_line: str, python: str) -> str:
-        """Return how it is said on the command line, or in Python."""
+        """Return the text for the command line or for Python."""
         return python if self.python else command_line
 
     def option(self, name: str) -> str:
@@ -53,7 +54,7 @@ class Wording:
         return f"{option}={{{field!r}: {texts[0] if one else '[' + ', '.join(texts) + ']'}}}"
 
     def words(self, values: Sequence[Any]) -> str:
-        """Write values; some of them, where there are many."""
+        """Write values; only the first ones if there are many."""
         texts = [self._value(value) for value in values]
         more = f" and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
         return ", ".join(texts[:_SHOWN]) + more if texts else "none"
@@ -70,14 +71,14 @@ COMMAND_LINE, PYTHON = Wording(python=False), Wording(python=True)
 
 
 def check_effect(spaces: Sequence[Space], wording: Wording = COMMAND_LINE) -> None:
-    """Check that something is left of at least one space, and that every added value adds to at least one.
+    """Check that at least one space keeps an execution, and that every added value adds to at least one space.
 
     Args:
         spaces: The same space for several processor counts: all have the same `fix` and `add`.
-        wording: How those who ask write options and values.
+        wording: Spelling of options and values in messages.
 
     Raises:
-        SpecError: For the first restriction that leaves nothing, with the values that there are; and for added values
+        SpecError: For the first restriction that leaves no execution, with the available values; and for added values
             without effect.
     """
     warn_of_idle_values(spaces)
@@ -86,11 +87,12 @@ def check_effect(spaces: Sequence[Space], wording: Wording = COMMAND_LINE) -> No
 
 
 def check_left(spaces: Sequence[Space], wording: Wording = COMMAND_LINE) -> None:
-    """Check that batch and restrictions leave something of at least one space; errors as :func:`check_effect`."""
+    """Check that batch and restrictions leave an execution in at least one space; errors as :func:`check_effect`."""
     _check_batch(spaces, wording)
     fix = spaces[0].fix
     if not fix or any(count_space(space) for space in spaces):
         return
+    # Apply the restrictions one by one: the first that leaves nothing is the one to report.
     before = [replace(space, fix={}) for space in spaces]
     for name in fix:
         after = [replace(b, fix={**b.fix, name: fix[name]}) for b in before]
@@ -101,7 +103,7 @@ def check_left(spaces: Sequence[Space], wording: Wording = COMMAND_LINE) -> None
                 wording.option("fix"),
                 Problem(
                     name,
-                    f"a value that this search has{others}: {wording.words(there)}",
+                    f"a value that this search tries{others}: {wording.words(there)}",
                     wording.words(fix[name]),
                     _remedy(name, fix[name], before[0], wording),
                 ),
@@ -110,7 +112,7 @@ def check_left(spaces: Sequence[Space], wording: Wording = COMMAND_LINE) -> None
 
 
 def _check_batch(spaces: Sequence[Space], wording: Wording) -> None:
-    """Refuse a batch that no data-parallel degree of any of these spaces divides, with the nearest that one does."""
+    """Refuse a batch that no data-parallel degree of any space divides, and suggest the nearest valid batches."""
     if not spaces[0].exact_batch or any(_degrees(replace(one, fix={})) for one in spaces):
         return
     free = (replace(one, any_batch=True, fix={}) for one in spaces)
@@ -128,7 +130,7 @@ def _check_batch(spaces: Sequence[Space], wording: Wording) -> None:
 
 
 def _degrees(space: Space) -> set[int]:
-    """Return the data-parallel degrees of a space that its framework runs with what is left for the other degrees."""
+    """Return the data-parallel degrees of a space for which its framework supports some other degrees."""
     names = [axis.degree for axis in PUBLISHED_AXES]
     limits = [one.that for one in space.preset.limits if set(one.that.names) <= {*names}]
     found = set()
@@ -140,13 +142,13 @@ def _degrees(space: Space) -> set[int]:
 
 
 def warn_of_idle_values(requests: Iterable[SearchRequest], stacklevel: int = 2) -> None:
-    """Warn, once each, of values that change nothing: those about a vocabulary, of models that state none.
+    """Warn once per value about values without effect: vocabulary options for models without a vocabulary.
 
-    One command line, or one study, can then be used for models of both sorts.
+    A warning rather than an error lets one command line, or one study, serve models of both kinds.
 
     Args:
         requests: The searches.
-        stacklevel: How many calls away the caller is that the warning concerns.
+        stacklevel: Number of calls between this function and the caller that the warning should name.
     """
     notes: dict[str, None] = {}
     for one in requests:
@@ -161,7 +163,7 @@ def warn_of_idle_values(requests: Iterable[SearchRequest], stacklevel: int = 2) 
 
 
 def _existing(spaces: Sequence[Space], name: str) -> Values:
-    """Return the values of a field with which any of these spaces has executions."""
+    """Return the values of a field with which at least one of the spaces has executions."""
     found: dict[Any, None] = {}
     for space in spaces:
         for value in _candidates(space, name):
@@ -173,7 +175,7 @@ def _existing(spaces: Sequence[Space], name: str) -> Values:
 
 
 def _candidates(space: Space, name: str) -> Values:
-    """Return the values of a field that any execution of a space may have."""
+    """Return the values of a field that executions of a space may have."""
     if name in space.switches:
         return space.switches[name]
     if name.endswith("_net"):
@@ -185,7 +187,7 @@ def _candidates(space: Space, name: str) -> Values:
 
 
 def _check_added(spaces: Sequence[Space], wording: Wording) -> None:
-    """Refuse added values that no space becomes larger by."""
+    """Refuse added values that do not enlarge any space."""
     problems = []
     plain = [replace(space, add={}) for space in spaces] if spaces[0].add else []
     counts = list(map(count_space, plain))
@@ -194,13 +196,13 @@ def _check_added(spaces: Sequence[Space], wording: Wording) -> None:
         usual = spaces[0].usual(name) if name in DEFAULTS else ()
         if set(values) <= {*usual} or (name in spaces[0].fix and name in DEFAULTS):
             alone = wording.setting("fix", name)
-            wanted = f"values beside {wording.words(usual)}, or {alone} alone"
+            wanted = f"values other than {wording.words(usual)}, or {alone} alone"
             problems.append(Problem(name, wanted, wording.words(values)))
             continue
         for value in values:
             if value in usual or (name == "pipeline_par" and value in tried):
-                continue  # whoever names all values need not know which one is there
-            if _adds(plain, counts, name, (value,)):  # alone, which is counted sooner
+                continue  # users who list all values need not know which ones are tried by default
+            if _adds(plain, counts, name, (value,)):  # without other added values, the faster count
                 continue
             rest = {other: v for other, v in spaces[0].add.items() if other != name}
             others = [replace(space, add=rest) for space in spaces]
@@ -213,13 +215,13 @@ def _check_added(spaces: Sequence[Space], wording: Wording) -> None:
 
 
 def _adds(spaces: Sequence[Space], counts: Sequence[int], name: str, values: Values) -> bool:
-    """Return whether values of a field make any space larger than it is."""
+    """Return True if values of a field enlarge any of the spaces."""
     larger = (replace(space, add={**space.add, name: values}) for space in spaces)
     return any(count_space(s) > count for s, count in zip(larger, counts, strict=True))
 
 
 def _addable(name: str, spaces: Sequence[Space], wording: Wording) -> str:
-    """Say which values of a field can be added."""
+    """Describe the values of a field that can be added."""
     model, fix = spaces[0].model, wording.option("fix")
     if name == "pipeline_par":
         degrees = {p for s in spaces for p in divisors(s.num_procs) if p <= model.num_blocks}
@@ -230,7 +232,7 @@ def _addable(name: str, spaces: Sequence[Space], wording: Wording) -> str:
     if name in NEEDING:
         stages = ", ".join(field_of(name).declaration.needs["zero_stage"])
         add = wording.setting("add", "zero_stage")
-        return f"a value that is not tried already, beside zero_stage {stages} ({add})"
+        return f"a value that is not tried already, with zero_stage {stages} ({add})"
     if name in DEFAULTS:
         untried = f"a value of {name} that is not tried already"
         return (
@@ -238,7 +240,7 @@ def _addable(name: str, spaces: Sequence[Space], wording: Wording) -> str:
             if name == "seq_length" and model.positions
             else untried
         )
-    allowed = f"where {fix} does not exclude it"
+    allowed = f"if {fix} does not exclude it"
     offload = f"{wording.words((True,))}, on a system with a tier-2 memory, {allowed}"
     return {
         "batch_size": "a multiple of a data-parallel degree below the largest batch "
@@ -249,15 +251,15 @@ def _addable(name: str, spaces: Sequence[Space], wording: Wording) -> str:
 
 
 def _positions(model: Model) -> str:
-    """Say what bounds the length of sequences, where positions are learned."""
+    """Return the limit on sequence lengths for models with learned positions, as text; else empty."""
     return f"{model.name} has {model.positions} learned positions" if model.positions else ""
 
 
 def _remedy(name: str, values: Values, space: Space, wording: Wording) -> str:
-    """Return which option brings values that the search does not have."""
+    """Return a hint: the option that makes values of a field available."""
     largest = {"batch_size": space.max_batch_size, "pipeline_par": space.model.num_blocks}
     fitting = [v for v in values if v <= largest[name]] if name in largest else []
-    added = f"{wording.setting('add', name, fitting)}, where it divides" if fitting else ""
+    added = f"{wording.setting('add', name, fitting)}, if it divides" if fitting else ""
     if name in largest:
         return added
     if name == "seq_length":

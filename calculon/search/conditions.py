@@ -1,4 +1,4 @@
-"""Conditions on statistics and execution fields: as people write them, checked, parsed once and applied to columns."""
+"""Conditions on statistics and execution fields: parsed and checked once, then applied to columns."""
 
 import ast
 import re
@@ -22,46 +22,46 @@ from calculon.plan.columns import FIELDS
 from calculon.plan.plan import NAMES
 from calculon.search.objective import of_a_run, statistic_name
 
-# Kinds of the values in a condition: comparisons that can never hold are refused.
+# Value types in a condition: comparisons that can never hold are refused.
 
-Kind = Literal["number", "switch", "text"]
+ValueType = Literal["number", "switch", "text"]
 
 _FIELDS: Mapping[str, SpecField] = {field.name: field for field in FIELDS}
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
 
-def check_kinds(text: str, fields: Mapping[str, SpecField] = _FIELDS) -> None:
-    """Check that texts are compared with texts only, and fields of named values with their values only.
+def check_types(text: str, fields: Mapping[str, SpecField] = _FIELDS) -> None:
+    """Check that text is compared with text only, and a field of named values only with its values.
 
     Args:
-        text: A condition that :class:`~calculon.declarations.expression.Expression` has read, with known names only.
-        fields: Fields by name; by default those of executions.
+        text: A condition that :class:`~calculon.declarations.expression.Expression` accepts, with known names only.
+        fields: Fields by name; by default execution fields.
 
     Raises:
         SpecError: Otherwise, with what to write instead.
     """
-    _Kinds(text, fields).of(ast.parse(text.strip(), mode="eval").body)
+    _Types(text, fields).of(ast.parse(text.strip(), mode="eval").body)
 
 
-class _Kinds:
-    """Finds the kind of every part of one condition."""
+class _Types:
+    """Finds the value type of every part of one condition."""
 
     def __init__(self, text: str, fields: Mapping[str, SpecField]):
         self.text, self._fields = text, fields
-        self._known: dict[ast.expr, Kind] = {}
+        self._known: dict[ast.expr, ValueType] = {}
 
-    def of(self, node: ast.expr) -> Kind:
-        """Return the kind of a part, each part looked at once."""
+    def of(self, node: ast.expr) -> ValueType:
+        """Return the value type of a part; each part is examined once."""
         if node not in self._known:
             self._known[node] = self._find(node)
         return self._known[node]
 
-    def _find(self, node: ast.expr) -> Kind:  # noqa: PLR0911 (one return a kind of node)
+    def _find(self, node: ast.expr) -> ValueType:  # noqa: PLR0911 (one return a kind of node)
         match node:
             case ast.Constant(value=value):
-                return _kind(type(value))
+                return _value_type(type(value))
             case ast.Name(id=name):
-                return _kind_of_name(name, self._fields)
+                return _type_of_name(name, self._fields)
             case ast.Compare(left=left, ops=ops, comparators=others):
                 self._compare(left, ops, others)
                 return "switch"
@@ -101,7 +101,7 @@ class _Kinds:
             self._refuse("two texts or two numbers to compare", found, hint)
 
     def _takes(self, name: ast.expr, value: ast.expr) -> None:
-        """Refuse a text that a field never holds."""
+        """Refuse a text that is not a value of the field."""
         match name, value:
             case ast.Name(id=field), ast.Constant(value=str(text)):
                 choices = self._fields[field].declaration.choices
@@ -110,7 +110,7 @@ class _Kinds:
                     self._refuse(wanted, repr(text), nearest(text, choices))
 
     def _no_text(self, *nodes: ast.expr) -> None:
-        """Refuse a text where a number is needed."""
+        """Refuse text where a number is needed."""
         for node in nodes:
             if self.of(node) == "text":
                 self._refuse("texts with ==, != and in only", ast.unparse(node), _unquoted(node))
@@ -119,19 +119,19 @@ class _Kinds:
         raise SpecError("where", Problem(self.text, expected, found, hint))
 
 
-def _kind(kind: type) -> Kind:
+def _value_type(kind: type) -> ValueType:
     return "switch" if kind is bool else "text" if kind is str else "number"
 
 
-def _kind_of_name(name: str, fields: Mapping[str, SpecField]) -> Kind:
-    """Return the kind of a statistic, a field or a constant."""
+def _type_of_name(name: str, fields: Mapping[str, SpecField]) -> ValueType:
+    """Return the value type of a statistic, a field or a constant."""
     if name in ("true", "false"):
         return "switch"
-    return _kind(fields[name].annotation) if name in fields else "number"
+    return _value_type(fields[name].annotation) if name in fields else "number"
 
 
 def _quoted(name: ast.expr, value: ast.expr, fields: Mapping[str, SpecField]) -> str:
-    """Return the hint to quote a number that is a named value of a field."""
+    """Return a hint to quote a number that is a named value of a field, or an empty text."""
     match name, value:
         case ast.Name(id=field), ast.Constant(value=number):
             if field in fields and str(number) in fields[field].declaration.choices:
@@ -140,7 +140,7 @@ def _quoted(name: ast.expr, value: ast.expr, fields: Mapping[str, SpecField]) ->
 
 
 def _unquoted(*nodes: ast.expr) -> str:
-    """Return the hint to leave quotes away where a text reads as something else."""
+    """Return a hint to omit the quotes around a number or a switch, or an empty text."""
     for node in nodes:
         match node:
             case ast.Constant(value=str(text)):
@@ -153,10 +153,10 @@ def _unquoted(*nodes: ast.expr) -> str:
     return ""
 
 
-# Conditions as people write them, ``GiB < 60 and tp <= 8`` or ``MFU > 40 %``, as conditions on names and numbers.
+# Conditions as users write them, ``GiB < 60 and tp <= 8`` or ``MFU > 40 %``, are first rewritten with full names.
 
 _UNITS = {"%": "0.01", "s": "1", "ms": "1e-3"}
-"""Units behind a number; those of memory are constants of the language."""
+"""Units after a number; memory units are constants of the language."""
 
 _TEXT = r"'[^']*'|\"[^\"]*\""
 _NUMBER = r"(?<![\w.])(?P<number>\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)"
@@ -167,18 +167,18 @@ _GIB = "GiB"
 _MEMORY = tuple(short for short, name in STATISTICS.items() if name == STATISTICS["memory"])
 
 _SMALLEST = 2**20
-"""Bytes below which a number beside memory is taken for one whose unit is missing."""
+"""Number below which a comparison with memory probably lacks a unit."""
 
 
 def plain(text: str, known: Collection[str]) -> str:
-    """Return a condition with the full names of fields and statistics, and without units behind numbers.
+    """Return a condition with full names of fields and statistics, and with units replaced by factors.
 
     Args:
-        text: The condition; what is no expression is returned as it is.
-        known: Names that stand for themselves.
+        text: The condition; text that is not an expression is returned unchanged.
+        known: Names that are not replaced.
 
     Raises:
-        SpecError: Where ``memory`` is compared with fewer bytes than any plan needs: a unit is missing.
+        SpecError: If ``memory`` is compared with fewer bytes than any plan needs: the unit is missing.
 
     Examples:
         >>> plain("GiB < 60 and TP <= 8", ["GiB", "tensor_par"])
@@ -195,7 +195,7 @@ def plain(text: str, known: Collection[str]) -> str:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         if isinstance(error, SpecError):
             raise
-        return text  # which is told where it is read
+        return text  # the parser of conditions reports the error
 
 
 def _factor(found: "re.Match[str]") -> str:
@@ -205,21 +205,21 @@ def _factor(found: "re.Match[str]") -> str:
 
 
 class _Names(ast.NodeTransformer):
-    """Puts the full names of fields and statistics in the place of others."""
+    """Replaces short names of fields and statistics by full names."""
 
     def __init__(self, text: str, known: Collection[str]):
         self._text, self._known = text, known
         self.changed = False
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
-        """Return the full name that a short one means."""
+        """Return the full name for a short name."""
         if node.id in self._known:
             return node
         found = field_name(node.id)
         return self._named(statistic_name(node.id) if found == node.id else found, node)
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
-        """Read ``GiB`` beside a number as the memory needed, as tables call it, and ask for a unit beside memory."""
+        """Read ``GiB`` compared with a number as the memory needed, as in tables; require units for memory."""
         sides = [node.left, *node.comparators]
         numbers = [
             one.value
@@ -227,11 +227,11 @@ class _Names(ast.NodeTransformer):
             if isinstance(one, ast.Constant) and isinstance(one.value, int | float)
         ]
         if numbers:
-            node.left, *node.comparators = (self._beside(one, numbers) for one in sides)
+            node.left, *node.comparators = (self._with_unit(one, numbers) for one in sides)
         return self.generic_visit(node)
 
-    def _beside(self, side: ast.expr, numbers: list[int | float]) -> ast.expr:
-        """Return a side of a comparison with numbers."""
+    def _with_unit(self, side: ast.expr, numbers: list[int | float]) -> ast.expr:
+        """Return one side of a comparison with numbers."""
         name = side.id if isinstance(side, ast.Name) else ""
         if name == _GIB:
             needed = self._named(STATISTICS["memory"], side)
@@ -259,7 +259,7 @@ CONSTANTS = {
     "true": True,
     "false": False,
 }
-"""Names that stand for a number, so that ``proc_mem_tier1_cap_req < 70 * GiB`` can be written."""
+"""Names of numbers, as in ``proc_mem_tier1_cap_req < 70 * GiB``."""
 
 
 _ASSIGNS = re.compile(r"(?<![<>=!])=(?!=)")
@@ -267,7 +267,7 @@ _ASSIGNS = re.compile(r"(?<![<>=!])=(?!=)")
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition.
+    """Condition on the columns of a table.
 
     >>> condition = Condition.parse("total_time < 60 and tensor_par <= 8")
     >>> condition.mask({"total_time": np.array([50.0, 70.0]), "tensor_par": np.array([4, 4])}.__getitem__)
@@ -278,20 +278,20 @@ class Condition:
 
     @classmethod
     def parse(cls, text: str, *, whole_runs: bool = False) -> "Condition":
-        """Read an expression that is true or false; with `whole_runs` it may read figures of whole runs.
+        """Parse a Boolean expression; with `whole_runs` it may use figures of training runs.
 
-        Fields and statistics have short names, too, and numbers units: ``GiB < 60 and TP <= 8 and MFU > 40 %``.
+        Fields and statistics have short names, and numbers may have units: ``GiB < 60 and TP <= 8 and MFU > 40 %``.
 
         Raises:
-            SpecError: For anything else, for names that are neither statistics nor execution fields (with the nearest),
-                for comparisons that can never hold, and for a condition that reads nothing of an execution.
+            SpecError: For any other expression, for unknown names (with the nearest), for comparisons that can never
+                hold, and for a condition that does not depend on the execution.
         """
         words = _of_executions(whole_runs=whole_runs)
         return cls.read(plain(text, words.names), words)
 
     @classmethod
-    def read(cls, text: str, words: "Words") -> "Condition":
-        """Read a condition on the columns that `words` lists; errors as of :meth:`parse`."""
+    def read(cls, text: str, words: "Vocabulary") -> "Condition":
+        """Parse a condition on the columns that `words` lists; errors as of :meth:`parse`."""
         example = f"a condition such as '{words.example}'"
         try:
             expression = Expression.parse(text)
@@ -302,13 +302,14 @@ class Condition:
             if name not in (*words.names, *CONSTANTS):
                 raise SpecError("where", Problem(text, words.wanted, repr(name), words.hint(name)))
         condition = cls(expression)
-        check_kinds(text, words.fields)
+        check_types(text, words.fields)
+        # Evaluate a sample row: this finds type errors and constants before any search.
         try:
             found = np.asarray(expression.value(_with_constants(words.sample)))
         except ArithmeticError:
             raise SpecError("where", Problem(text, example, "a division by zero")) from None
         except (TypeError, ValueError):
-            message = "values that do not go together"
+            message = "values of incompatible types"
             raise SpecError("where", Problem(text, example, message)) from None
         if found.dtype != bool:
             raise SpecError("where", Problem(text, example, "a number or a text"))
@@ -318,11 +319,11 @@ class Condition:
 
     @property
     def names(self) -> frozenset[str]:
-        """The statistics and fields that it reads."""
+        """Statistics and fields that the condition reads."""
         return frozenset(self.expression.names) - CONSTANTS.keys()
 
     def mask(self, lookup: Lookup) -> Array:
-        """Return which rows meet the condition; a comparison with not-a-number is false."""
+        """Return a mask of the rows that meet the condition; a comparison with not-a-number is false."""
         return np.asarray(self.expression.value(_with_constants(lookup)), bool)
 
 
@@ -331,17 +332,17 @@ def _with_constants(lookup: Lookup) -> Lookup:
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
-    """The names of columns that a condition may use.
+class Vocabulary:
+    """Vocabulary of a condition: the names of columns, and texts for messages.
 
     Attributes:
-        names: All of them.
-        fields: Those of fields among them, whose values need not be numbers, with their declarations.
-        wanted, none: What a name is, and that there is none, for messages.
+        names: All names.
+        fields: Declarations of the fields among them, whose values need not be numbers.
+        wanted, none: Texts for messages: what a name should be, and that there is none.
         example: A condition.
-        remark: What there is to say of a name that is not known.
-        see: What to look at for the names.
-        short: Further names, which mean some of them.
+        remark: Function that returns a remark on an unknown name.
+        see: Reference for the names.
+        short: Short names.
     """
 
     names: tuple[str, ...]
@@ -354,7 +355,7 @@ class Words:
     short: tuple[str, ...] = ()
 
     def hint(self, name: str) -> str:
-        """Return the hint for a name that is none."""
+        """Return the hint for an unknown name."""
         values = {one for field in self.fields.values() for one in field.declaration.choices}
         quoted = f"write '{name}' in quotes" if name in values else ""
         near = nearest(name, (*self.names, *CONSTANTS, *self.short))
@@ -370,21 +371,21 @@ class Words:
 _USUAL = ("time", "memory", "mfu", "tp", "pp", "dp", "mbs")
 
 
-def _of_executions(*, whole_runs: bool) -> Words:
-    """Return the names of statistics and execution fields, and of figures of whole runs where these are known."""
-    return Words(
+def _of_executions(*, whole_runs: bool) -> Vocabulary:
+    """Return the vocabulary of executions: statistics, execution fields, and with `whole_runs` figures of runs."""
+    return Vocabulary(
         names=known_names(whole_runs=whole_runs),
         fields={field.name: field for field in FIELDS},
         wanted="a statistic or an execution field",
         none="no statistic and no execution field",
         example="total_time < 60 and tensor_par <= 8",
-        see=f"such as {', '.join(_USUAL)}; all: calculon describe stats",
+        see=f"examples: {', '.join(_USUAL)}; all: calculon describe stats",
         remark=of_a_run,
         short=(*SHORT_FIELDS, *SHORT_STATISTICS),
     )
 
 
 def known_names(*, whole_runs: bool = False) -> tuple[str, ...]:
-    """Return the names that a condition may use, those of figures of whole runs among them where these are known."""
+    """Return the names that a condition may use; with `whole_runs` also figures of training runs."""
     runs = tuple(RUN_FIGURES) if whole_runs else ()
     return (*NAMES, *(column.name for column in columns(CorrectedStats)), *runs, *CONSTANTS)

@@ -9,7 +9,7 @@ import pytest
 import calculon
 from calculon import SpecError
 from calculon.base.units import GIB
-from calculon.validate.own_rows import FURTHER, TEMPLATE, compare_rows, evidence_of
+from calculon.validate.user_rows import FURTHER, TEMPLATE, compare_rows, evidence_of
 
 ROW = {
     "id": "a", "model": "llama-3.1-8b", "system": "h100", "preset": "megatron-lm", "num_gpus": 64, "tp": 2, "pp": 1,

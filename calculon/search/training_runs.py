@@ -1,4 +1,4 @@
-"""Whole runs of the executions of a search: their figures as columns, and bounds that let a search skip cells."""
+"""Training runs of the executions of a search: their figures as columns, and upper bounds for pruning."""
 
 from collections.abc import Callable
 from dataclasses import field, fields
@@ -8,7 +8,7 @@ import numpy as np
 
 from calculon.architecture.parameters import active_count
 from calculon.architecture.shape import sequence_lengths
-from calculon.base.arrays import derived
+from calculon.base.arrays import cached_property
 from calculon.base.errors import Problem, SpecError
 from calculon.base.frozen import dataclass
 from calculon.base.records import column
@@ -30,19 +30,19 @@ from calculon.plan.schedule import Schedule
 from calculon.search.objective import Objective
 
 SLACK = 1 - 1e-9
-"""What a bound gives away, as the last digits of a time depend on the order of its sum."""
+"""Relaxation of a bound: the last digits of a time depend on the order of summation."""
 
 MADE_KNOWN = {
     "usd": "state a price: --price 2.5 (fleet.price of the campaign), or ext.price of the system",
     "mwh": "state the power of a processor: fleet.tdp of the campaign, or ext.power of the system",
     "t_co2": "state the carbon of the electricity: --carbon 400 (fleet.g_co2_per_kwh), and the power of a processor",
 }
-"""What makes a figure known that a campaign may leave open."""
+"""Hints for figures that a campaign may leave undefined."""
 MADE_KNOWN["tokens_per_usd"] = MADE_KNOWN["usd"]
 
 
 def _is_shared(name: str) -> bool:
-    """Whether most executions of a search share a column: what follows from one value alone is computed once."""
+    """Return True for columns with few distinct values: their results are computed once for each value."""
     return name in ("num_procs", "parameters") or (name in NAMES and field_of(name).named)
 
 
@@ -54,15 +54,15 @@ _RISING = {
     ("tokens_per_usd", "max"),
     ("useful_days", "min"),
 }
-"""Objectives for which a shorter step is never worse."""
+"""Objectives that never improve when a step takes longer."""
 
 
 @dataclass(frozen=True, slots=True)
-class Runs:
-    """What whole runs are asked about: a campaign of one stretch, of a model on a system.
+class TrainingRuns:
+    """Training runs of a model on a system, all of one campaign with a constant batch.
 
     Attributes:
-        campaign: The campaign; its length is known.
+        campaign: The campaign; it states its length.
         datatype: Type of the weights.
     """
 
@@ -73,7 +73,7 @@ class Runs:
 
     @property
     def limits(self) -> tuple[str, ...]:
-        """What a deadline and budgets demand, as conditions."""
+        """Deadline and budgets of the campaign, as conditions."""
         stated = ((figure, getattr(self.campaign, name)) for name, figure in LIMITED.items())
         given = {figure: most for figure, most in stated if most is not None}
         if "days" in given:
@@ -82,28 +82,29 @@ class Runs:
 
     @property
     def active(self) -> float:
-        """Parameters that a token passes, by which tokens may be counted."""
+        """Active parameters per token, which a campaign may use to state its tokens."""
         return float(active_count(self.model))
 
     def steps(self, tokens_per_step: Count) -> Count:
-        """Return the steps of runs."""
+        """Return the number of steps of runs."""
         asked = self.campaign
         if asked.steps is not None:
             return np.full(np.shape(tokens_per_step), float(asked.steps))
         return steps_of(tokens_of_run(asked, self.active, 0), tokens_per_step)
 
     def of(self, lookup: Lookup, tokens_per_step: Count) -> WholeRun:
-        """Return the runs of executions, given by their columns."""
+        """Return the runs of executions, given a lookup function for their columns."""
         steps = self.steps(tokens_per_step)
         whole = _timed_segment(steps, np.asarray(lookup("total_time")), tokens_per_step)
         return _Columns(self.campaign, self._job(lookup), (whole,), lookup=lookup)
 
     def _job(self, lookup: Lookup) -> Job:
-        """Return what runs on what, as far as the time depends on it."""
+        """Return the quantities of a run that its time depends on."""
+        # Without the peak, which `_Columns` reads on demand.
         return job(self.campaign, self.system, self.datatype, lookup, self.active, peaks=False)
 
     def of_table(self, table: Evaluation) -> WholeRun:
-        """Return the runs of a table of executions."""
+        """Return the runs of the executions of a table."""
         lengths = sequence_lengths(self.model, table.column("seq_length"))
 
         def lookup(name: str) -> Any:
@@ -121,7 +122,7 @@ class Runs:
         }
 
     def of_batch(self, batch: Batch, pick: Callable[[Array], Array]) -> WholeRun:
-        """Return the runs of executions on the axes of a search: of those that a function picks from a column."""
+        """Return the runs of executions on the axes of a search; `pick` selects the entries of a column."""
         schedule = batch.schedule
 
         def lookup(name: str) -> Any:
@@ -135,9 +136,9 @@ class Runs:
         return self.of(lookup, pick(schedule.batch_size * schedule.seq_length))
 
     def least(self, schedule: Schedule, step_time: Seconds) -> WholeRun:
-        """Return the runs of executions whose steps take at least so long: no run of theirs is shorter.
+        """Return the runs of executions for a lower bound of their step time: the actual runs are not shorter.
 
-        Of what a step does nothing is known: figures that depend on it are not.
+        The content of a step is unknown, so figures that depend on it are not available.
         """
 
         def lookup(name: str) -> Any:
@@ -153,10 +154,10 @@ class Runs:
     def bound(
         self, objective: Objective, schedule: Schedule, step_time: Callable[[], Seconds]
     ) -> Array | None:
-        """Return a score that no run with steps of at least this time exceeds; nothing where time says nothing.
+        """Return an upper bound of the score of runs with at least this step time; None if time gives no bound.
 
-        An energy does not follow from the time, nor does what electricity costs the owner of processors; copies in
-        memory have the best intervals of the first order only.
+        Energy does not follow from time, and neither does the electricity cost of an owner. With several levels of
+        checkpoints there is no bound either: their optimal intervals are known to first order only.
         """
         c, price = self.campaign, self.system.ext.price
         owned = price is not None and price.own is not None and c.fleet.price is None
@@ -169,7 +170,7 @@ class Runs:
 
     @property
     def _example(self) -> WholeRun:
-        """A run whose figures are known as far as those of all others are."""
+        """A run that has all figures that the other runs of this campaign have."""
         one = np.ones(())
         names = (f.name for f in fields(Job) if f.name not in ("system", "peak"))
         of_job = Job(system=self.system, **dict.fromkeys(names, one))
@@ -177,7 +178,7 @@ class Runs:
 
     @property
     def price(self) -> dict[str, Any] | None:
-        """The price of a processor-hour and where it is from, as plain data; None where none is known."""
+        """Price of a processor-hour and its source, as plain data; None if unknown."""
         found = self._example.quote
         if found is None:
             return None
@@ -185,40 +186,40 @@ class Runs:
         return {"usd": float(found.usd), **told}
 
     def check_known(self, name: str, where: str) -> None:
-        """Refuse a figure that the campaign and the system leave open.
+        """Refuse a figure that the campaign and the system leave undefined.
 
         Raises:
-            SpecError: With what makes it known.
+            SpecError: With a hint that says what defines it.
         """
         if name in MADE_KNOWN and np.isnan(RUN_FIGURES[name].of(self._example)).any():
-            wanted = f"a figure that the campaign and {self.system.name} leave known"
+            wanted = f"a figure that the campaign and {self.system.name} define"
             raise SpecError(where, Problem("", wanted, repr(name), MADE_KNOWN[name]))
 
 
 @dataclass(frozen=True)
 class _Columns(WholeRun):
-    """Runs of executions whose columns are read when they are asked for: most figures need their time alone."""
+    """Training runs of executions whose columns are read on demand: most figures need only their time."""
 
     lookup: Lookup = field(kw_only=True)
 
-    @derived
+    @cached_property
     def working(self) -> Fraction:
-        """Share of the time of steps in which engines work."""
+        """Fraction of the step time in which engines are busy."""
         return working(self.lookup)
 
-    @derived
+    @cached_property
     def peak(self) -> FlopsPerSecond:
-        """FLOP/s of a processor in the type of products."""
+        """Peak FLOP/s of a processor in the type of matrix products."""
         return peak(self.lookup)
 
 
 def _timed_segment(steps: Count, step_time: Seconds, tokens_per_step: Count) -> TimedSegment:
-    """Return steps of which the time is known."""
+    """Return the segment of a run whose steps take the given time."""
     return TimedSegment(steps=steps, step_time=step_time, tokens=steps * tokens_per_step)
 
 
 def _of_job(model: Model, schedule: Schedule, name: str) -> Array:
-    """Return a column of what executions of a search share, one value where all of them do; named values as text."""
+    """Return a column that executions of a search share, as a scalar if all values are equal; named values as text."""
     if name == "num_procs":
         return _alike(schedule.processors)
     if name == "parameters":
@@ -228,7 +229,7 @@ def _of_job(model: Model, schedule: Schedule, name: str) -> Array:
 
 
 def _alike(values: Array) -> Array:
-    """Return the value that all entries have, else the entries."""
+    """Return a scalar if all entries are equal, else the entries."""
     values = np.asarray(values)
     if values.ndim and values.size and (values == values.flat[0]).all():
         return np.asarray(values.flat[0])

@@ -9,17 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import calculon
-from calculon.estimate.own_evidence import (
+from calculon.estimate.run_table import runs
+from calculon.estimate.user_evidence import (
     FACTORS,
     OwnEvidence,
-    held,
-    holding,
-    joined,
+    concatenated,
+    current_evidence,
     likeness,
     narrowed,
+    using_evidence,
     variances,
 )
-from calculon.estimate.run_table import runs
 
 EXECUTION = {
     "preset": "megatron-lm",
@@ -128,7 +128,7 @@ def log_ends(found):
 def test_an_estimate_rests_on_them_while_they_are_held():
     alone = calculon.estimate(*CASE)
     before = log_ends(alone)
-    with holding(own(4, 1.1)):
+    with using_evidence(own(4, 1.1)):
         found = calculon.estimate(*CASE)
         low, high = log_ends(found)
         assert (
@@ -138,7 +138,7 @@ def test_an_estimate_rests_on_them_while_they_are_held():
         assert found.belief.memory == alone.belief.memory
     assert high - low < before[1] - before[0]
     assert (low + high) / 2 > sum(before) / 2
-    assert held() is None
+    assert current_evidence() is None
     assert log_ends(calculon.estimate(*CASE)) == before
 
 
@@ -146,7 +146,7 @@ def test_steps_of_models_with_experts_say_little_of_dense_ones():
     def moved(**fields):
         one = own(4, 1.1)
         steps = tuple(dataclasses.replace(step, **fields) for step in one.steps)
-        with holding(OwnEvidence("mine.csv", steps)):
+        with using_evidence(OwnEvidence("mine.csv", steps)):
             return sum(log_ends(calculon.estimate(*CASE))) / 2
 
     alone = sum(log_ends(calculon.estimate(*CASE))) / 2
@@ -156,12 +156,12 @@ def test_steps_of_models_with_experts_say_little_of_dense_ones():
 def test_on_a_processor_without_runs_they_narrow_the_interval_with_its_kernels():
     tpu = (CASE[0], EXECUTION | {"preset": "common"}, "tpu_v5p")
     before = log_ends(calculon.estimate(*tpu))
-    with holding(own(4, 1.0)):
+    with using_evidence(own(4, 1.0)):
         after = log_ends(calculon.estimate(*tpu))
     assert after[1] - after[0] < before[1] - before[0]
 
 
 def test_joined_runs_end_with_the_steps():
     steps = own(3, 1.0).steps
-    found = joined(runs(), steps)
+    found = concatenated(runs(), steps)
     assert [found[i] for i in range(len(runs()), len(found))] == [*steps]
