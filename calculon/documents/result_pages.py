@@ -41,7 +41,7 @@ from calculon.documents.sensitivity_page import sensitivity_page
 from calculon.documents.served_comparison import ServedComparison
 from calculon.documents.serving_page import serving_page
 from calculon.documents.waterfall_section import waterfall_section
-from calculon.documents.waterfalls import fall_alone
+from calculon.documents.waterfalls import waterfall_data
 from calculon.documents.why_page import why_page
 from calculon.documents.winners import reasons_table, winners_table
 from calculon.estimate.estimate import Estimate
@@ -269,9 +269,9 @@ def _packing(one: Packing) -> Document:
 
 def _waterfall(one: Waterfall) -> Document:
     """Return a row for each change between two plans."""
-    fall = fall_alone(one)
-    section = waterfall_section(fall.waterfall, fall.digits)
-    return Document(fall.title, f"edition {fall.terms}", parts=section.blocks)
+    data = waterfall_data(one)
+    section = waterfall_section(data.waterfall, data.digits)
+    return Document(data.title, f"edition {data.terms}", parts=section.blocks)
 
 
 DOCUMENTS: dict[type, Callable[[Any], Document]] = {

@@ -31,7 +31,7 @@ from calculon.documents.front import front_of, front_of_table
 from calculon.documents.result import Result
 from calculon.documents.schedule_passes import passes
 from calculon.documents.served_frontier import frontier_in
-from calculon.documents.waterfalls import fall_alone
+from calculon.documents.waterfalls import waterfall_data
 from calculon.estimate.estimate import Estimate
 from calculon.estimate.evaluate import Evaluation
 from calculon.render.canvas import require_library
@@ -67,7 +67,7 @@ def _changes_of_mine(one: Answer) -> Chart:
     """Return the changes from the user's plan to the best."""
     if one.waterfall is None:
         raise Infeasible("nothing", "the result has no two plans to compare")
-    return waterfall([fall_alone(one.waterfall)])
+    return waterfall([waterfall_data(one.waterfall)])
 
 
 def _counts(one: Answer) -> Chart:
@@ -118,7 +118,7 @@ _KINDS: dict[type, dict[str, Maker]] = {
         "campaign": run_days,
         "goodput": lambda one, **sizes: goodput_curves(goodput_by_size(one, **sizes).to_dict()),
     },
-    Waterfall: {"waterfall": lambda one: waterfall([fall_alone(one)])},
+    Waterfall: {"waterfall": lambda one: waterfall([waterfall_data(one)])},
     ByBatch: {"batch": batch_curves},
     DeploymentSearch: {"frontier": lambda one: serving_frontier(frontier_in(one))},
     Served: {"batch": lambda one: batch_curves(by_batch(one))},

@@ -46,7 +46,7 @@ def waterfall_of(mine: Result, best: Result) -> dict[str, Any] | None:
         return None
 
 
-def falls(results: Sequence[Result]) -> "list[WaterfallData]":
+def labelled_waterfalls(results: Sequence[Result]) -> "list[WaterfallData]":
     """Return the waterfalls of ``calculon plot waterfall``: from the first result to each of the others.
 
     Raises:
@@ -70,10 +70,10 @@ def falls(results: Sequence[Result]) -> "list[WaterfallData]":
         if not told["steps"]:
             wanted = f"another plan than {mine.label}"
             raise SpecError(best.label, Problem("", wanted, "the same plan"))
-    return [fall_of(mine, best, told) for best, told in pairs]
+    return [labelled_waterfall(mine, best, told) for best, told in pairs]
 
 
-def fall_of(mine: Result, best: Result, told: dict[str, Any]) -> "WaterfallData":
+def labelled_waterfall(mine: Result, best: Result, told: dict[str, Any]) -> "WaterfallData":
     """Add the labels of its chart to a waterfall between two results."""
     from calculon.documents.charts.waterfall_chart import WaterfallData
     from calculon.documents.waterfall_section import digits_of_differences
@@ -89,7 +89,7 @@ def fall_of(mine: Result, best: Result, told: dict[str, Any]) -> "WaterfallData"
     )
 
 
-def fall_alone(found: "Waterfall") -> "WaterfallData":
+def waterfall_data(found: "Waterfall") -> "WaterfallData":
     """Add the labels of its chart to a waterfall, as far as its plans are known."""
     from calculon.documents.charts.waterfall_chart import WaterfallData
     from calculon.documents.waterfall_section import NAMES, digits_of_differences
@@ -135,8 +135,8 @@ def drawn(results: Sequence[Result]) -> list[Section]:
 
     found = []
     for best, told in comparable(results):
-        fall = fall_of(results[0], best, told)
-        section = waterfall_section(told, fall.digits, fall.names)
-        picture = Picture(waterfall([fall]), section.title)
+        data = labelled_waterfall(results[0], best, told)
+        section = waterfall_section(told, data.digits, data.names)
+        picture = Picture(waterfall([data]), section.title)
         found.append(replace(section, blocks=(picture, *section.blocks)))
     return found
