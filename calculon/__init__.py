@@ -142,11 +142,11 @@ _MODULES = {
     "search.sweep.sweep_result": ("Sweep",),
 }
 _HOMES = {name: f"calculon.{module}" for module, names in _MODULES.items() for name in names}
-"""The module of each public name: it is imported when the name is first used, so that an estimate loads no search."""
+"""Module of each public name, imported when the name is first used, so that an estimate does not import the search."""
 
 
 class _Package(ModuleType):
-    """A package whose functions keep their names where a module inside has the same: ``estimate``, ``search``."""
+    """Package whose functions keep their names although modules of the same names exist: ``estimate``, ``search``."""
 
     def __setattr__(self, name: str, value: object) -> None:
         if not (name in _HOMES and isinstance(value, ModuleType)):

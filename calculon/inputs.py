@@ -1,4 +1,4 @@
-"""Arguments of the public functions: specs in any form, whole numbers and switches."""
+"""Inputs of the public functions: models, systems and executions in any form, whole numbers and switches."""
 
 import os
 import re
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """A spec with some of its values replaced by path, such as ``{"mem1.GiB": 120}``; its name says so."""
+    """Spec with some of its values replaced by path, such as ``{"mem1.GiB": 120}``; its name includes the changes."""
 
     source: "str | os.PathLike[str] | Mapping[str, Any]"
     changes: Mapping[str, object]
 
     @classmethod
     def of(cls, source: Any, changes: Mapping[str, object]) -> Any:
-        """Return a source with values changed beside those that are already; without any as it is."""
+        """Return a source with further changed values, or the source itself if there are no changes."""
         if not changes:
             return source
         if isinstance(source, cls):
@@ -54,8 +54,8 @@ class Changed:
 
 
 Source = str | os.PathLike[str] | Mapping[str, Any] | Changed
-"""A catalog name, a path (``-`` is standard input), a mapping with the fields of the file, or one of these changed; an
-execution also as a plan in words: ``"tp=4 pp=2"``."""
+"""Catalog name, path (``-`` is standard input), mapping with the fields of a file, or one of these with changes; an
+execution also as a plan in pairs: ``"tp=4 pp=2"``."""
 
 _LONGEST = 60  # characters of a value in a message
 
@@ -64,23 +64,23 @@ _SPECS: dict[str, type] = {"model": Model, "execution": Execution, "system": Sys
 _FIELDS = {kind: [f.key for f in spec_fields(kind)] for kind in _SPECS.values()}
 
 _NEEDED = {*_FIELDS[Execution]} - optional_defaults(Execution).keys()
-"""Fields of the published tool, which its executions state."""
+"""Fields of the published tool, required in its executions."""
 
 _FIELDS_OF = {kind: _FIELDS[record] for kind, record in _SPECS.items()}
-"""The fields of each kind of spec, as files name them."""
+"""Fields of each kind of spec, with their names in files."""
 
 NAMED = ("model", "system", "asked_preset")
-"""Columns of tables of results that say what was asked: names, that of the preset as it was given."""
+"""Columns of result tables with the names of the inputs; ``asked_preset`` holds the preset as given."""
 
 _ROW_LABELS = r"(Unnamed: \d+|index|level_\d+)?"
-"""What pandas calls the labels of rows that were written to a file or made a column."""
+"""Names that pandas gives to row labels written to a file or converted to a column."""
 
 
 def model(source: Source | Model) -> Model:
-    """Return a model from a catalog name, a path, a mapping (also a row of a DataFrame) or a record.
+    """Return a model from a catalog name, a path, a mapping (including a row of a DataFrame) or a record.
 
     Raises:
-        SpecError: When there is no such model, or for anything wrong with it.
+        SpecError: If no such model exists, or for any error in it.
     """
     if isinstance(source, Model):
         return source
@@ -95,7 +95,7 @@ def system(source: Source | System) -> System:
 
 
 def _decoded(argument: str, record: type[Model] | type[System], source: Any) -> Model | System:
-    """Return a model or system that knows where it is from."""
+    """Return a model or system with its origin."""
     raw, file, origin, _ = _load(argument, record, source)
     found = decode(record, raw, file, name=titled(origin.name, origin.changes))
     object.__setattr__(found, "origin", origin)
@@ -113,16 +113,16 @@ def execution(
 ) -> Execution:
     """Return an execution from a catalog name, a path, a mapping or a record; errors as in :func:`model`.
 
-    Columns of a row of a DataFrame that are no execution fields (statistics, for example) are left out.
+    Columns of a DataFrame row that are not execution fields (statistics, for example) are ignored.
 
     Args:
-        edition: Edition of the cost model; by default what the source says.
-        preset: Preset that fills in what the source leaves out; by default what the source says (``base`` or
-            ``preset``), or else that of the edition. A record leaves nothing out.
+        edition: Edition of the cost model; by default the stated one.
+        preset: Preset that fills in missing fields; by default the stated one (``base`` or ``preset``), or else the
+            default of the edition. A record has no missing fields.
         changes: Fields to change first.
-        system: Where it runs, which decides :func:`calculon.declarations.presets.usual_preset`; without it that is
-            ``common``.
-        model: What it runs: a plan in words (``"tp=4 pp=2"``) needs its sequences.
+        system: System that runs it, used by :func:`calculon.declarations.presets.usual_preset`; without it the default
+            preset is ``common``.
+        model: Model that it runs: a plan in pairs (``"tp=4 pp=2"``) needs its sequence length.
     """
     return asked_execution(
         source, edition=edition, preset=preset, changes=changes, system=system, model=model
@@ -131,13 +131,13 @@ def execution(
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """An execution as it was asked for.
+    """Execution as requested.
 
     Attributes:
         execution: All of its fields.
-        preset: What filled them in; it may be of a file.
-        origin: Where it came from; nothing for a record.
-        question: What the result answers that it is from; empty for any other execution.
+        preset: Preset that filled them in, possibly from a file.
+        origin: Origin of the execution; None for a record.
+        question: Question of the result that it was taken from; empty for any other execution.
     """
 
     execution: Execution
@@ -147,7 +147,7 @@ class Asked:
 
     @property
     def place(self) -> str:
-        """What it is called in messages."""
+        """Name of its source in messages."""
         return "" if self.origin is None else self.origin.source or self.origin.name
 
 
@@ -160,13 +160,13 @@ def asked_execution(
     system: System | None = None,
     model: Model | None = None,
 ) -> Asked:
-    """Return an execution, the preset that filled it in, and where it came from; as :func:`execution`."""
+    """Return an execution, the preset that completed it, and its origin; arguments as in :func:`execution`."""
     fields = in_fields(source, model, system)
     return _asked(fields, edition, preset, changes, model=model, system=system)
 
 
 def in_fields(source: Any, model: Model | None, system: System | None) -> Any:
-    """Return a plan in words as a mapping of fields; any other source as it is."""
+    """Return a plan in pairs as a mapping of fields; return any other source unchanged."""
     if isinstance(source, Changed):
         return replace(source, source=in_fields(source.source, model, system))
     if model is None or not is_plan(source):
@@ -176,18 +176,18 @@ def in_fields(source: Any, model: Model | None, system: System | None) -> Any:
 
 
 STAND_INS: Mapping[str, Any] = dict.fromkeys((*STATED_DEGREES, "batch_size"), 1)
-"""What stands for fields that no preset fills in where they cannot be read."""
+"""Substitutes for unreadable fields that no preset fills in."""
 
 
 @dataclass(frozen=True, slots=True)
 class Readable:
-    """An execution as far as it can be read.
+    """Readable part of an execution.
 
     Attributes:
-        asked: The execution; where a field cannot be read it has what its preset fills in.
-        problems: What cannot be read of it.
-        unread: The fields of these problems, with what stands for them.
-        left_out: ``data_par``, where it is left out and the other degrees do not divide the processors.
+        asked: The execution; unreadable fields have the values of its preset.
+        problems: Problems with the unreadable fields.
+        unread: Unreadable fields, with their substitutes.
+        left_out: ``data_par`` if it is missing and the other degrees do not divide the number of processors.
     """
 
     asked: Asked
@@ -204,10 +204,10 @@ def readable_execution(
     system: System | None = None,
     model: Model | None = None,
 ) -> Readable:
-    """Return an execution as far as it can be read, and what of it cannot.
+    """Return the readable part of an execution, and the problems with the rest.
 
     Raises:
-        SpecError: Where too little can be read; otherwise as :func:`execution`.
+        SpecError: If too little can be read; otherwise as :func:`execution`.
     """
     source = in_fields(source, model, system)
     try:
@@ -230,9 +230,10 @@ def _readable(
     error: SpecError,
     system: System | None,
 ) -> tuple[Asked, tuple[str, ...]]:
-    """Return an execution without the fields of an error, and what of it nobody stated: with processors if possible."""
+    """Return an execution without the fields of an error, and the fields that nobody stated."""
     names = [one.field for one in error.problems]
     rest = [name for name in names if name != "num_procs"]
+    # The first attempt that decodes keeps most: the stated processors, then exact before rounded replicas.
     for unread, replicas in ((rest, False), (rest, True), (names, False), (names, True)):
         try:
             found = _asked(source, edition, preset, unread=unread, replicas=replicas, system=system)
@@ -253,7 +254,7 @@ def _asked(
     model: Model | None = None,
     system: System | None = None,
 ) -> Asked:
-    """Return an execution, some fields of which are as if they were not stated; its replicas rounded down if asked."""
+    """Return an execution, treating `unread` fields as missing; `replicas` rounds its replicas down."""
     asked = {**(changes or {})}
     if isinstance(source, Execution):
         if preset is not None:
@@ -282,19 +283,21 @@ def _asked(
 
 
 def stated_execution(source: Source) -> tuple[Mapping[str, Any], str, Origin, Mapping[str, Any]]:
-    """Return the fields that the source of an execution states, without what a preset fills in.
+    """Return the stated fields of an execution, without the values that a preset fills in.
 
-    Beside them where that came from, for messages and for results, and the question of a result.
+    Also return its source for messages, its origin for results, and the question of a result.
 
     Raises:
-        SpecError: When there is no such execution; whether its fields are right is checked where it is completed.
+        SpecError: If no such execution exists; its fields are checked later, when they are completed.
     """
     raw, file, origin, question = _load("execution", Execution, source)
     if not isinstance(raw, Mapping):
         raise SpecError(file, Problem("", "an object with named fields", shown(raw)))
     if is_row(source):
         check_columns(raw, file)
-        optional = optional_defaults(Execution)
+        optional = optional_defaults(
+            Execution
+        )  # a blank cell (NaN) of an optional field counts as missing
         raw = {
             name: value
             for name, value in raw.items()
@@ -309,18 +312,16 @@ def owner(
     place: str,
     further: Mapping[str, Collection[str]] | None = None,
 ) -> tuple[str, str]:
-    """Return the kind of spec that a path is about, and the path in it.
+    """Return the kind of spec that a path belongs to, and the path inside it.
 
     Args:
-        path: With the kind before it (``system.mem1.GiB``), or without where only one kind has its first field.
-        kinds: The kinds that there are: model, execution, system, and those of `further`.
-        place: What messages name.
-        further: Kinds of specs beside these three, with the fields of each; one that is not among `kinds` is known to
-            messages.
+        path: A path with its kind (``system.mem1.GiB``), or without if only one kind has its first field.
+        kinds: Allowed kinds: model, execution, system, and kinds in `further`.
+        place: Name of the input in messages.
+        further: Further kinds of specs, with the fields of each; kinds not among `kinds` only improve messages.
 
     Raises:
-        SpecError: For a path that none of them has, or that several have. Whether it leads to a value is checked where
-            the spec is read.
+        SpecError: For a path that no kind has, or that several have. The path itself is checked when the spec is read.
     """
     if not steps_of(path):
         raise SpecError(place, no_path(path))
@@ -351,7 +352,7 @@ def owner(
 
 
 def _not_here(path: str, kind: str, inside: str, kinds: Sequence[str]) -> Problem:
-    """Return the problem with a path into a spec that the command does not take."""
+    """Return the problem with a path into a kind of spec that the command does not accept."""
     searched = inside and kind in ("execution", "deployment") and "deployment" not in kinds
     first = inside.partition(".")[0]
     hint = _IN_A_SEARCH.get(first, f"--fix {inside}=VALUE") if searched else ""
@@ -360,10 +361,10 @@ def _not_here(path: str, kind: str, inside: str, kinds: Sequence[str]) -> Proble
 
 
 _IN_A_SEARCH = {
-    "num_procs": "the number of processors is an argument of its own",
-    "prefill": "--apart tries pools of their own that prefill",
+    "num_procs": "use the argument of the processor count",
+    "prefill": "--apart tries separate prefill pools",
 }
-"""Fields that no option of a search fixes, with what states them."""
+"""Fields that no option of a search fixes, with the option that states them."""
 
 
 def _listed(kinds: Sequence[str]) -> str:
@@ -371,11 +372,11 @@ def _listed(kinds: Sequence[str]) -> str:
 
 
 def sources_in(question: Mapping[str, Any], path: str) -> dict[str, Source]:
-    """Return model and system of a question, as far as they are found: in the catalog, or beside its file.
+    """Return model and system of a question if they are found, in the catalog or next to its file.
 
     Args:
         question: The question of a result.
-        path: The file that it is from.
+        path: The file that contains it.
     """
     found: dict[str, Source] = {}
     for argument in ("model", "system"):
@@ -383,23 +384,23 @@ def sources_in(question: Mapping[str, Any], path: str) -> dict[str, Source]:
         if not isinstance(known, Mapping):
             continue
         source, changes = str(known.get("source") or known.get("name") or ""), known.get("set")
-        beside = Path(path).parent / source
+        next_to_result = Path(path).parent / source
         if source in catalog.names(argument) or (source and Path(source).is_file()):
             found[argument] = source
-        elif source and beside.is_file():
-            found[argument] = str(beside)
+        elif source and next_to_result.is_file():
+            found[argument] = str(next_to_result)
         if argument in found and changes and isinstance(changes, Mapping):
             found[argument] = Changed(cast("str", found[argument]), changes)
     return found
 
 
 def check_columns(names: Iterable[object], file: str) -> None:
-    """Check that a DataFrame, or a row of one, has only columns that tables of executions and results have.
+    """Check that a DataFrame, or a row of it, has only known columns of executions and results.
 
-    Beside ``search`` and ``rank``, which every table of a study has, any column may be the study's own.
+    A table with ``search`` and ``rank`` is the result of a study, which may have columns of its own.
 
     Raises:
-        SpecError: With all others: they may be misspelled fields, which would silently have their defaults.
+        SpecError: For unknown columns: a misspelled field would otherwise silently have its default.
     """
     given = dict.fromkeys(map(str, names))
     if {"search", "rank"} <= given.keys():
@@ -420,32 +421,32 @@ def check_columns(names: Iterable[object], file: str) -> None:
 
 @cache
 def _columns() -> dict[str, None]:
-    """Return the columns that tables of executions and results have."""
+    """Return the known columns of tables of executions and results."""
     statistics = (column.name for column in columns(CorrectedStats))
     return dict.fromkeys((*_FIELDS[Execution], *statistics, *RUN_FIGURES, *FURTHER_COLUMNS))
 
 
 def _meant(column: str) -> str:
-    """Say what somebody may mean by an unknown column."""
+    """Return a hint on the likely meaning of an unknown column."""
     first = re.split(r"[.\[]", column, maxsplit=1)[0]
     for kind, argument in ((Model, "model"), (System, "system")):
         if first in _FIELDS[kind]:
-            return f"{first} belongs to the {argument}, which is an argument of its own"
-    return nearest(column, list(_columns())) or "leave it out where it is no part of an execution"
+            return f"{first} belongs to the {argument}, which is a separate argument"
+    return nearest(column, list(_columns())) or "leave it out unless it is part of an execution"
 
 
 def is_row(value: object) -> bool:
-    """Return whether a value is a row of a DataFrame; pandas need not be there to tell."""
+    """Return True for a row of a DataFrame, without importing pandas."""
     return getattr(value, "ndim", None) == 1 and hasattr(value, "keys")
 
 
 def is_frame(value: object) -> bool:
-    """Return whether a value is a DataFrame; pandas need not be there to tell."""
+    """Return True for a DataFrame, without importing pandas."""
     return getattr(value, "ndim", None) == 2 and hasattr(value, "columns")
 
 
 def as_mapping(value: object) -> Mapping[Any, Any] | None:
-    """Return a mapping or a row of a DataFrame as a mapping; nothing for anything else."""
+    """Return a mapping or a row of a DataFrame as a mapping; None for anything else."""
     if isinstance(value, Mapping):
         return value
     row: Any = value
@@ -456,10 +457,10 @@ def count(value: object, name: str, call: str) -> int:
     """Return a whole number of at least 1.
 
     Args:
-        name, call: The argument, and what it is an argument of, for the message.
+        name, call: Names of the argument and of its function, for messages.
 
     Raises:
-        SpecError: For anything else; a number in quotes is none.
+        SpecError: For anything else, including a number in quotes.
     """
     problem = Declaration(help="", at_least=1).problem(int, value, name)
     if problem is not None:
@@ -490,7 +491,7 @@ def kind(value: object) -> str:
 def _load(
     argument: str, record: type, source: Any
 ) -> tuple[object, str, Origin, Mapping[str, Any]]:
-    """Return the raw document of a spec, where it came from for messages and for results, and its question."""
+    """Return the raw document of a spec, its source for messages, its origin for results, and its question."""
     changes = source.changes if isinstance(source, Changed) else {}
     source = source.source if isinstance(source, Changed) else source
     raw, question = as_mapping(source), cast("Mapping[str, Any]", {})
@@ -506,7 +507,7 @@ def _load(
         note = catalog.note(argument, path)
         path = (
             path if name == "stdin" or Path(path).exists() else name
-        )  # a word for one of the catalog
+        )  # an alias of a catalog name
     if changes:
         document = override(document, changes, file, record)
     digest = digest_of(document, getattr(record, "silent_keys", ()))
@@ -524,7 +525,7 @@ def _load(
 def _read(
     argument: str, path: str, changes: Mapping[str, object]
 ) -> tuple[str, object, Mapping[str, Any]]:
-    """Read a spec, and the question where it is the execution of a result; an execution may be a launch file."""
+    """Read a spec, and the question if it is the execution of a result; an execution may be a launch file."""
     launched = None
     if argument == "execution" and document_suffix(path) not in (*SUFFIXES, TABLE):
         launched = _launched(path, changes)
@@ -540,7 +541,7 @@ def _read(
 
 
 def _launched(path: str, changes: Mapping[str, object]) -> Mapping[str, Any] | None:
-    """Return the execution of a launch file; nothing for any other. What is lost of its settings is told once."""
+    """Return the execution of a launch file, with a warning about unsupported settings; None for any other file."""
     stated = changes.get("num_procs")
     launch = _launch(path, stated if type(stated) is int else None)
     if launch is None:
@@ -552,11 +553,11 @@ def _launched(path: str, changes: Mapping[str, object]) -> Mapping[str, Any] | N
 
 
 def launch_in(source: Any, num_procs: int | None = None) -> "Launch | None":
-    """Return what a file says that is one of a launcher; nothing for any other source of an execution.
+    """Return the content of a launch file; None for any other source of an execution.
 
     Args:
         source: The source of an execution.
-        num_procs: Processors, if the file does not say how many.
+        num_procs: Number of processors, if the file does not state it.
     """
     if not isinstance(source, (str, os.PathLike)) or os.fspath(source) == STDIN:
         return None
@@ -570,8 +571,8 @@ def launch_in(source: Any, num_procs: int | None = None) -> "Launch | None":
 
 
 def _launch(path: str, num_procs: int | None = None) -> "Launch | None":
-    """Return a launch file; nothing for a name of the catalog, so that most questions load no launchers."""
-    if not os.path.isfile(path):  # noqa: PTH113 (a text that can be no path has none)
+    """Return a launch file; None for a catalog name, so that most commands do not import launchers."""
+    if not os.path.isfile(path):  # noqa: PTH113 (Path raises for a null character)
         return None
     from calculon.launch.launch_files import launched_execution
 
@@ -579,15 +580,15 @@ def _launch(path: str, num_procs: int | None = None) -> "Launch | None":
 
 
 def _no_source(argument: str, source: object) -> Problem:
-    """Return the problem with a value that is no source of a spec."""
-    wanted = f"a name of the catalog, a path, a mapping with the fields of a file, or {_RECORDS[argument]}"
+    """Return the problem with a value that is not a source of a spec."""
+    wanted = f"a catalog name, a path, a mapping with the fields of a file, or {_RECORDS[argument]}"
     for other, record in _RECORDS.items():
         if kind(source) == record:
             return Problem("", wanted, record, f"it belongs in the argument {other}")
     several = is_frame(source) or isinstance(source, (list, tuple))
-    hint = "evaluate takes tables of executions" if several and argument == "execution" else ""
+    hint = "use evaluate for tables of executions" if several and argument == "execution" else ""
     return Problem("", wanted, kind(source) if several else found(source), hint)
 
 
 _RECORDS = {"model": "a Model", "execution": "an Execution", "system": "a System"}
-"""The record type of each argument, with its article."""
+"""Record type of each argument, with its article."""

@@ -47,7 +47,7 @@ def test_a_long_value_is_cut_in_a_message():
 @pytest.mark.parametrize("wrong", [None, 3, "", b"a", ["megatron-1T"], 2.5], ids=repr)
 def test_an_error_names_the_argument(argument, wrong):
     arguments = {"model": MODEL, "execution": EXECUTION, "system": SYSTEM} | {argument: wrong}
-    with pytest.raises(calculon.SpecError, match=rf"^{argument}: expected a name of the catalog"):
+    with pytest.raises(calculon.SpecError, match=rf"^{argument}: expected a catalog name"):
         calculon.estimate(**arguments)
 
 
@@ -61,7 +61,7 @@ def test_arguments_in_the_wrong_order_are_put_right():
 
 def test_a_table_is_no_execution():
     frame = pd.DataFrame([RAW])
-    with pytest.raises(calculon.SpecError, match="Hint: evaluate takes tables of executions"):
+    with pytest.raises(calculon.SpecError, match="Hint: use evaluate for tables of executions"):
         calculon.estimate(MODEL, frame, SYSTEM)
 
 

@@ -154,13 +154,13 @@ def test_a_file_changes_a_preset(tmp_path):
     [
         ({"fields": {"ce_imp": {"value": "fused"}}}, "did you mean 'ce_impl'"),
         ({"fields": {"ce_impl": {"value": "fused", "run": []}}}, "an object with value"),
-        ({"fields": {"ce_impl": {"value": "fused", "runs": ["eager"]}}}, "values that it runs"),
-        ({"fields": {"ce_impl": {"value": "fused", "runs": ["fused"]}}}, "is said by the base"),
-        ({"limits": [{"that": "tensor_par > 1", "why": "x"}]}, "is said by the base"),
-        ({"fields": {"tensor_par": {"value": 4, "tries": [4]}}}, "as they divide"),
+        ({"fields": {"ce_impl": {"value": "fused", "runs": ["eager"]}}}, "values that it supports"),
+        ({"fields": {"ce_impl": {"value": "fused", "runs": ["fused"]}}}, "are stated by the base"),
+        ({"limits": [{"that": "tensor_par > 1", "why": "x"}]}, "are stated by the base"),
+        ({"fields": {"tensor_par": {"value": 4, "tries": [4]}}}, "from divisors"),
         (
             {"fields": {"zero_stage": {"value": "'1' if data_par > 1 else '0'"}}},
-            "that a search tries",
+            "values to search",
         ),
         ({"fields": {"ce_impl": {"value": 3}}}, "expected one of"),
         ({"limits": [{"that": "tp > 1", "why": "x"}]}, "fields of an execution"),
@@ -376,7 +376,7 @@ def test_processors_that_are_no_product_are_a_reason_of_their_row():
 
 
 def test_a_base_and_another_preset_contradict_each_other():
-    with pytest.raises(SpecError, match="megatron-lm, which is the base"):
+    with pytest.raises(SpecError, match="megatron-lm, the base of this file"):
         execution({"base": "megatron-lm", "preset": "torchtitan"} | SHORT)
 
 

@@ -21,6 +21,7 @@ OPTIONS = {
     **dict.fromkeys(("--framework",), "--preset"),
     **dict.fromkeys(("--concurrency", "--max-concurrency"), "--users"),
     **dict.fromkeys(("--input-len", "--isl", "--prompt-len"), "--prompt"),
+    **dict.fromkeys(("--qps", "--request-rate", "--rps"), "--rate"),
     **dict.fromkeys(("--out", "--output-file"), "--output"),
 }
 """Options of other tools, with the option that means the same."""
@@ -52,7 +53,12 @@ UNKNOWN = {
     "--nodes": "state the processors: 8 nodes of 8 are 64",
     "--num-nodes": "state the processors: 8 nodes of 8 are 64",
     "--gpus-per-node": "the system file has them: calculon catalog show SYSTEM",
-    "--output-len": "serve has --output for tokens of an answer",
+    **dict.fromkeys(("--output-len", "--osl"), "serve has --output for tokens of an answer"),
+    **dict.fromkeys(
+        ("--quantization", "--max-model-len", "--gpu-memory-utilization", "--tensor-parallel-size"),
+        "serve takes the command of an engine in quotes in place of PROCS: 'vllm serve MODEL ...'",
+    ),
+    **dict.fromkeys(("--lora", "--qlora"), "LoRA is not modelled"),
     "--lr": "training is not simulated: only its time, memory and cost",
     "--batch-size-per-gpu": "--fix mbs=N sets the sequences of a microbatch",
     "--micro-batch-size": "--fix mbs=N sets the sequences of a microbatch",
@@ -85,6 +91,7 @@ def respelled(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[str
     asked = tuple(one.dest for one in parser._actions if not one.option_strings)
     asks = asked in (QUESTION, SERVED)
     found: list[str] = []
+    places: list[int] = []  # of arguments that are neither options nor their values
     pairs: list[str] = []
     stated: dict[str, str] = {}
     rest = iter(words)
@@ -93,7 +100,7 @@ def respelled(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[str
         meant = next(
             (one for one in known if one.startswith(option) and option[:2] == "--"), option
         )
-        pair = None if option in known else _pair_of(option, asked)
+        pair = _pair_of(option, asked) if option[:2] == "--" and option not in known else None
         if pair:
             name, said = pair
             pairs.append(f"{name}={said or (value if equals else next(rest, ''))}")
@@ -102,7 +109,9 @@ def respelled(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[str
             if not equals and known[meant].nargs != 0:
                 found += islice(rest, 1)  # its value is not looked at
         elif not option.startswith("--"):
-            found += _plain(word, "--fix" in known) if asks else [word]
+            plain = _plain(word, "--fix" in known) if asks else [word]
+            places += range(len(found), len(found) + len(plain))
+            found += plain
         elif asks and option in PLACES:
             stated[PLACES[option]] = value if equals else next(rest, "")
         elif option in SWITCHES and SWITCHES[option][0] in known:
@@ -116,7 +125,7 @@ def respelled(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[str
     if pairs:
         if asked == SERVED and "num_procs" in stated:
             pairs.append(f"procs={stated.pop('num_procs')}")
-        _add_pairs(found, pairs)
+        _add_pairs(found, pairs, places)
     model = [stated["model"]] if "model" in stated else []
     return [*model, *found, *(stated[one] for one in QUESTION[1:] if one in stated)]
 
@@ -144,12 +153,12 @@ def _pair_name(option: str) -> str:
     return same.removeprefix("--") if same in ("--seq", "--batch", "--dtype") else ""
 
 
-def _add_pairs(words: list[str], pairs: list[str]) -> None:
-    """Add pairs to the plan in words or the number of processors among arguments, or as the plan behind the model."""
+def _add_pairs(words: list[str], pairs: list[str], places: Sequence[int]) -> None:
+    """Add pairs to the plan in words or the number of processors at some places, or as the plan behind the model."""
     from calculon.declarations.spellings.plan_pairs import is_plan  # few calls need it
 
-    counts = [place for place, word in enumerate(words[:3]) if _COUNT.fullmatch(word)]
-    plans = [place for place, word in enumerate(words) if is_plan(word)]
+    counts = [place for place in places[:3] if _COUNT.fullmatch(words[place])]
+    plans = [place for place in places if is_plan(words[place])]
     if plans:
         words[plans[0]] = " ".join((words[plans[0]], *pairs))
     elif counts:

@@ -1,4 +1,4 @@
-"""The catalog: spec files that travel with the package, found by name."""
+"""Catalog of spec files that ship with the package, looked up by name."""
 
 import os
 import re
@@ -28,7 +28,7 @@ FOLDERS = KINDS | {
     "deployment": "examples/deployments",
     "workload": "examples/workloads",
 }
-"""Folder of the catalog for everything that has a name there."""
+"""Folder of the catalog for each kind of document with a catalog name."""
 
 _TELLING = {
     "model": ("hidden", "feedforward", "attn_heads", "num_blocks"),
@@ -41,28 +41,28 @@ _TELLING = {
     "workload": ("prompt", "output", "ttft_limit", "tpot_limit", "users"),
     "validation study": ("evidence", "measured", "calibration", "choices"),
 }
-"""Fields that only one kind of spec has."""
+"""Fields that identify a kind of spec, for messages about a document of the wrong kind."""
 
 _OF_SERVED = {
     "deployment": result_selection.deployment_in,
     "workload": result_selection.workload_in,
 }
-"""How specs are found in the document of a deployment that serves, or of a search for one."""
+"""Functions that extract a spec from a serving result or from a search for deployments."""
 
 _TABLES = (".csv", ".parquet")
 _CONFIGURATION = "config.json"
 _NUMBER = re.compile(r"-?\d*\.?\d+([eE][+-]?\d+)?")
-"""A number that is no count of processors, in place of a name."""
+"""A number in place of a name, but not a valid processor count."""
 
 _COUNTED = re.compile(r"\d+ ?[x*]? ?(?P<after>[A-Za-z].*)|(?P<before>.+?)( [x*] ?|[*])\d+")
-"""A system with a number of processors: ``8xH100``, ``8 h100``, ``h100 x 8``."""
+"""A system together with a number of processors: ``8xH100``, ``8 h100``, ``h100 x 8``."""
 
 
 @cache
 def root() -> Path:
     """Return the folder that holds ``models``, ``systems``, ``examples`` and ``validation``.
 
-    In an installed package it is inside the package, in a checkout beside it.
+    In an installed package the folder is inside the package, in a checkout next to it.
     """
     package = Path(__file__).resolve().parent.parent
     inside = package / "catalog"
@@ -72,29 +72,29 @@ def root() -> Path:
 def names(kind: str) -> dict[str, Path]:
     """Map the names of one kind of spec to their files, sorted by name."""
     folder = root() / FOLDERS[kind]
-    files = sorted(os.listdir(folder))  # noqa: PTH208 (paths of all files would take ten times as long)
+    # Building a Path for every file before filtering would take ten times as long; every start of the program pays it.
+    files = sorted(os.listdir(folder))  # noqa: PTH208 (see above)
     return {
         document_stem(file): folder / file for file in files if document_suffix(file) in SUFFIXES
     }
 
 
 def find(kind: str, source: str) -> str:
-    """Return the path of a document that is given by catalog name, by path, or as ``-``.
+    """Return the path of a document given by catalog name, by path, or as ``-``.
 
     Args:
         kind: ``model``, ``system``, ``execution``, ``preset`` or ``study``.
-        source: A name of the catalog; or a path, of a model also that of the folder with its ``config.json``; or a name
-            as people write it (:mod:`calculon.declarations.spellings.catalog_words`). The first of these that fits
-            counts.
+        source: A catalog name; a path (for a model also the folder with its ``config.json``); or an alias
+            (:mod:`calculon.declarations.spellings.catalog_words`). The first match in this order counts.
 
     Raises:
-        SpecError: When there is no such name or file, or when a word may mean several.
+        SpecError: If no such name or file exists, or if an alias is ambiguous.
     """
     known = names(kind)
     if source in known:
-        return str(known[source])
+        return str(known[source])  # before files, so that a file of this name changes no command
     named = document_suffix(source) in SUFFIXES
-    there = bool(source) and os.path.exists(source)  # noqa: PTH110 (a text that can be no path has none)
+    there = bool(source) and os.path.exists(source)  # noqa: PTH110 (Path raises for a null character)
     folder = there and not named and Path(source).is_dir()
     if source == STDIN or (named and "/" in source) or (there and not folder):
         return source
@@ -106,7 +106,7 @@ def find(kind: str, source: str) -> str:
     if len(meant.names) == 1:
         return str(known[meant.names[0]])
     if meant.names:
-        found = f"a word for {len(meant.names)} of them"
+        found = f"{len(meant.names)} matches"
         raise SpecError(source, Problem("", f"one {kind} of the catalog", found, meant.hint))
     if folder:
         wanted = f"{_a(kind)} file or a name of the catalog"
@@ -117,16 +117,16 @@ def find(kind: str, source: str) -> str:
     others = [other for other in FOLDERS if other != kind and stem in names(other)]
     found = "no such file or name"
     if stem in known:
-        hint = f"the catalog has it by name: {stem}"
+        hint = f"use its catalog name: {stem}"
     elif others:
         found = f"{_a(others[0])} of the catalog"
         hint = _swapped(kind, others[0])
     elif kind == "deployment" and _NUMBER.fullmatch(source):
-        found, hint = "a number", "that of processors is a whole one of at least 1, such as 8"
+        found, hint = "a number", "a processor count is a whole number of at least 1, such as 8"
     elif kind == "system" and (one := _COUNTED.fullmatch(source.strip())):
         inside = meaning(kind, one["before"] or one["after"], known)
-        word = f"the system alone: {inside.names[0]}; " if len(inside.names) == 1 else ""
-        hint = f"{word}the number of processors is said apart"
+        word = f"system: {inside.names[0]}; " if len(inside.names) == 1 else ""
+        hint = f"{word}state the number of processors separately"
     else:
         hint = meant.hint or nearest(stem, list(known)) or listing
     wanted = f"{_a(kind)} file (.json, .yaml, also .gz) or a name of the catalog"
@@ -134,7 +134,7 @@ def find(kind: str, source: str) -> str:
 
 
 def exact(kind: str, source: str) -> str:
-    """Return the exact name of the catalog that a text means; a path as it is. Errors as in :func:`find`."""
+    """Return the exact catalog name that a text refers to; return a path unchanged. Errors as in :func:`find`."""
     known = names(kind)
     if source in known:
         return source
@@ -143,7 +143,7 @@ def exact(kind: str, source: str) -> str:
 
 
 def note(kind: str, source: str) -> str:
-    """Return a line that says what a word that may mean several systems was taken for; nothing for other sources."""
+    """Return a line that states which system an ambiguous alias was resolved to; empty for other sources."""
     name = exact(kind, source) if kind == "system" else source
     if name == source:
         return ""
@@ -159,21 +159,20 @@ def load(kind: str, source: str) -> tuple[str, object]:
         kind, source: As in :func:`find`.
 
     Returns:
-        The short name of the spec, and the document.
+        The short name and the document.
 
     Raises:
-        SpecError: When there is no such name or file, when it cannot be read, or when it is a spec of another kind.
+        SpecError: If no such name or file exists, if it cannot be read, or if it is a spec of another kind.
     """
     name, raw, _ = read(kind, source)
     return name, raw
 
 
 def read(kind: str, source: str) -> tuple[str, object, Mapping[str, Any]]:
-    """Read a spec, and the question where it is the execution of a result.
+    """Read a spec, and the question if the spec is taken from a result.
 
-    An execution, a deployment or a workload may be that of a result (``best.json#2``, see
-    :mod:`calculon.declarations.result_selection`).
-    Arguments and errors as :func:`load`.
+    An execution, a deployment or a workload can be taken from a result file (``best.json#2``, see
+    :mod:`calculon.declarations.result_selection`). Arguments and errors as in :func:`load`.
     """
     chosen = kind in ("execution", *_OF_SERVED)
     place, selector = result_selection.split(source) if chosen else (source, "")
@@ -196,7 +195,7 @@ def read(kind: str, source: str) -> tuple[str, object, Mapping[str, Any]]:
         own = _OF_SERVED[kind](document, selector, place)
         return f"{document_stem(place)}#{selector}".rstrip("#"), own, {}
     if selector:
-        wanted = "the result of a search, of which # selects one"
+        wanted = "a search result, from which # selects an entry"
         raise SpecError(source, Problem("", wanted, f"another document with #{selector}"))
     raw = whole(kind, document, path)
     check_kind(kind, raw, source)
@@ -204,16 +203,17 @@ def read(kind: str, source: str) -> tuple[str, object, Mapping[str, Any]]:
         return "stdin", raw, {}
     name = document_stem(path)
     if raw is not document and name == document_stem(_CONFIGURATION) and kind == "model":
-        name = Path(path).resolve().parent.name or name  # a snapshot of a repository is a folder
+        # Hugging Face snapshots are folders with a config.json each, so the folder has the name of the model.
+        name = Path(path).resolve().parent.name or name
     return name, raw, {}
 
 
 def whole(kind: str, raw: object, file: str) -> object:
     """Return a document merged over its base, if it has one (:mod:`calculon.declarations.overlay`).
 
-    The base of an execution may be a preset: it is then the field ``preset``. A ``config.json`` of Hugging Face
-    Transformers becomes the model that it describes (:mod:`calculon.declarations.huggingface`), with a note on its
-    sequences.
+    If the base of an execution is a preset, it becomes the field ``preset``. A ``config.json`` of Hugging Face
+    Transformers is converted to the model that it describes (:mod:`calculon.declarations.huggingface`), with a note on
+    the sequence length.
     """
     if kind == "model" and isinstance(raw, Mapping) and _is_configuration(raw):
         from calculon.declarations.huggingface import document_of  # rarely needed
@@ -226,17 +226,17 @@ def whole(kind: str, raw: object, file: str) -> object:
 
 
 def _is_configuration(raw: Mapping[Any, object]) -> bool:
-    """Return whether a document is a configuration of Hugging Face Transformers and no model."""
+    """Return True if a document is a configuration of Hugging Face Transformers rather than a model."""
     return bool({"model_type", "architectures"} & raw.keys()) and "num_blocks" not in raw
 
 
 def tells(kind: str, raw: Mapping[Any, object]) -> bool:
-    """Return whether a document has fields that only one kind of spec has."""
+    """Return True if a document has fields that identify a kind of spec."""
     return any(name in raw for name in _TELLING[kind])
 
 
 def check_kind(kind: str, raw: object, source: str) -> None:
-    """Raise SpecError for a document that is recognized as another kind of spec, or as a result."""
+    """Raise SpecError if a document is recognized as another kind of spec or as a result."""
     problem = _other_kind(kind, raw) if isinstance(raw, Mapping) else None
     if isinstance(raw, list) and raw and isinstance(raw[0], Mapping) and "total_time" in raw[0]:
         problem = Problem("", _a(kind), "the results of a study")
@@ -245,8 +245,9 @@ def check_kind(kind: str, raw: object, source: str) -> None:
 
 
 def _other_kind(kind: str, raw: Mapping[object, object]) -> Problem | None:
-    """Return the problem with a document that is another kind of spec, or a result."""
+    """Return the problem with a document that is another kind of spec or a result; None if it may be of this kind."""
     counts = {one: sum(name in raw for name in fields) for one, fields in _TELLING.items()}
+    # One common field does not identify a kind (hence above 1): names such as `limits` occur in several.
     if counts.get(kind):
         return None
     likely = max(counts, key=counts.__getitem__)
@@ -255,16 +256,16 @@ def _other_kind(kind: str, raw: Mapping[object, object]) -> Problem | None:
     if counts[likely] > 1:
         return Problem("", _a(kind), _a(likely), _swapped(kind, likely))
     if "total_time" in raw:
-        hint = "" if kind == "study" else "give what it was estimated from"
+        hint = "" if kind == "study" else "give the inputs of the estimate instead"
         return Problem("", _a(kind), "the result of an estimate", hint)
     if result_selection.is_winner(raw) or result_selection.is_result(raw):
-        hint = "" if kind == "study" else "they are executions"
+        hint = "" if kind == "study" else "use it as an execution"
         return Problem("", _a(kind), "the results of a search", hint)
     return None
 
 
 def _is_split(raw: Mapping[object, object]) -> bool:
-    """Return whether a document is a deployment of few fields: processors, but no replicas that train together."""
+    """Return True for a short deployment: it has processors, but no field of data-parallel training."""
     return "num_procs" in raw and not {"data_par", "microbatch_size"} & set(raw)
 
 
@@ -274,7 +275,7 @@ def _a(kind: str) -> str:
 
 def _swapped(kind: str, other: str) -> str:
     if kind == "study":
-        runs = "calculon lv --study NAME runs those of the folder validation"
-        named = f"a study names {_a(other)} under {other}s" if other in ("model", "system") else ""
+        runs = "calculon lv --study NAME runs the studies of the folder validation"
+        named = f"name {_a(other)} under {other}s" if other in ("model", "system") else ""
         return runs if other == "validation study" else named
     return "" if other.endswith("study") else f"are {kind} and {other} swapped?"

@@ -1,4 +1,4 @@
-"""Rows of CSV files: cells by column, each with its file, line and column for messages."""
+"""Rows of CSV files: cells by column, with file, line and column for error messages."""
 
 import csv
 import io
@@ -13,10 +13,10 @@ from calculon.declarations.fields import Declaration
 from calculon.declarations.files import LARGEST_FILE, reason
 
 MOST_BYTES = LARGEST_FILE
-"""Largest file that is read into memory."""
+"""Largest file that is read into memory, in bytes."""
 
 MOST_ROWS, MOST_COLUMNS = 100_000, 1_000
-"""Most rows and columns of a file: measurements have far fewer."""
+"""Most rows and columns of a file. Measurements have far fewer; the limits catch wrong files early."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Line:
         return f"line {self.number}"
 
     def refuse(self, column: str, expected: str, found: str, hint: str = "") -> SpecError:
-        """Return the error that points at a cell."""
+        """Return the error for a cell."""
         return SpecError(self.file, Problem(f"{self.place}, {column}", expected, found, hint))
 
     def number_of(self, column: str) -> float:
@@ -50,6 +50,7 @@ class Line:
     def whole(self, column: str, least: int = 1) -> int:
         """Return a whole number of at least `least`."""
         text = self.cells[column]
+        # Longer digit strings than 19 exceed any allowed value, and int() of thousands of digits is slow.
         value = int(text) if text.isdecimal() and len(text) < 20 else text
         if problem := Declaration("", at_least=least).problem(int, value, column):
             raise self.refuse(column, problem.expected, problem.found, problem.hint)
@@ -57,7 +58,7 @@ class Line:
 
 
 def typed(kind: Any, text: str) -> Any:
-    """Return a cell as the type of its field reads it; the text if it cannot be read so.
+    """Return a cell converted to the type of its field; the text unchanged if it cannot be converted.
 
     >>> typed(int, "8"), typed(bool, "True"), typed(int, "eight")
     (8, True, 'eight')
@@ -74,10 +75,11 @@ def read_text(file: str) -> str:
     """Return a text file in UTF-8 of at most :data:`MOST_BYTES`.
 
     Raises:
-        SpecError: When it cannot be read, is longer, or is no text.
+        SpecError: If it cannot be read, is longer, or is not text.
     """
     try:
         with Path(file).open("rb") as stream:
+            # One byte more than allowed tells a file that is too long from one that fits exactly.
             data = stream.read(MOST_BYTES + 1)
         if len(data) > MOST_BYTES:
             raise SpecError(file, Problem("", f"at most {MOST_BYTES >> 20} MiB", "a longer file"))
@@ -98,17 +100,16 @@ def parse_csv(
 ) -> list[Line]:
     """Return the lines of a CSV text below its header.
 
-    Empty lines and lines that begin with ``#`` are skipped; blanks around a cell are dropped.
+    Empty lines and lines that begin with ``#`` are skipped; blanks around cells are removed.
 
     Args:
-        file: Its name, for messages.
-        text: Its content.
-        needed: Columns that the header must have; one may be either of two, as in ``seconds or busbw``. Others may be
-            there.
-        most_rows: Most rows that it may have, by default :data:`MOST_ROWS`.
+        file: Name of the file, for messages.
+        text: Content of the file.
+        needed: Columns that the header must have; ``seconds or busbw`` accepts either. Further columns are allowed.
+        most_rows: Largest number of rows; by default :data:`MOST_ROWS`.
 
     Raises:
-        SpecError: For a missing or repeated column, a line that is cut short or too long, too many lines or none.
+        SpecError: For a missing or repeated column, a line with too few or too many cells, too many lines or none.
     """
     most = MOST_ROWS if most_rows is None else most_rows
     lines: list[Line] = []
@@ -125,6 +126,7 @@ def parse_csv(
                 _check_header(line, header, needed)
             elif len(lines) == most:
                 raise SpecError(file, Problem(line.place, f"at most {most:,} rows", "more"))
+            # A shorter line usually means an interrupted copy, so it is an error rather than a row with blanks.
             elif len(cells) == len(header):
                 lines.append(line)
             else:
@@ -150,7 +152,7 @@ def _check_header(line: Line, header: Sequence[str], needed: Sequence[str]) -> N
 
 
 def check_columns(file: str, header: Sequence[str], place: str = "header") -> None:
-    """Raise SpecError for a table with too many columns; results and measurements have hundreds at most."""
+    """Raise SpecError for a table with too many columns; results and measurements have a few hundred at most."""
     if len(header) > MOST_COLUMNS:
         problem = Problem(place, f"at most {MOST_COLUMNS:,} columns", f"{len(header):,}")
         raise SpecError(file, problem)

@@ -1,8 +1,8 @@
-"""From a document to a frozen record in SI units, or to all of its problems.
+"""Decode a document into a frozen record in SI units, or report all of its problems.
 
-A library such as pydantic or msgspec would decode these files too. Ours is here because one declaration also
-carries unit, scale and help, because all problems of a file are told at once with what was found and a hint,
-and because a single estimate should not wait for a validation framework to be imported.
+A library such as pydantic or msgspec could decode these files too. This decoder exists because one declaration also
+carries unit, scale and help text, because all problems of a file are reported at once with the value found and a hint,
+and because importing a validation framework would slow down a single estimate.
 """
 
 import warnings
@@ -18,20 +18,20 @@ from calculon.declarations.fields import SpecField, shown, spec_fields
 R = TypeVar("R")
 
 _MOST_COMPARED = 200
-"""Unknown keys of an object that a missing field may be a misspelling of."""
+"""Unknown keys of an object that are compared with a missing field, in case one is a misspelling of it."""
 
 
 class SpecWarning(UserWarning):
-    """An input that works but is probably a mistake."""
+    """Warning about an input that works but is probably a mistake."""
 
 
 @runtime_checkable
 class Decodable(Protocol):
-    """A value type that decodes itself: an efficiency curve, a network operation."""
+    """Value type with its own decoder: an efficiency curve, a network operation."""
 
     @classmethod
     def decode(cls, raw: object, path: str, problems: list[Problem], scale: float) -> Any:
-        """Return the decoded value in SI units, or add to `problems` and return anything."""
+        """Return the decoded value in SI units; on failure add to `problems` and return any value."""
 
     @classmethod
     def schema(cls) -> dict[str, Any]:
@@ -42,13 +42,13 @@ def decode(cls: type[R], raw: object, file: str, *, place: str = "", **extra: An
     """Decode one document into a record.
 
     Args:
-        cls: A record class with declared fields. Its attribute ``unknown_keys`` says what an undeclared key is: an
-            ``"error"``, worth a ``"warning"``, or ``"ignored"``; keys in ``silent_keys`` are skipped. Its class method
-            ``from_silent_keys``, if there is one, returns further fields from the document.
-        raw: The document as the parser gave it.
-        file: Where it came from, for messages.
-        place: Path of the record in a larger document, such as ``[3].execution``; before the names of its fields.
-        **extra: Fields of the record that are not in the file (its name, say).
+        cls: A record class with declared fields. Its attribute ``unknown_keys`` determines the treatment of undeclared
+            keys: ``"error"``, ``"warning"`` or ``"ignored"``; keys in ``silent_keys`` are skipped. Its class method
+            ``from_silent_keys``, if defined, returns further fields from the document.
+        raw: The parsed document.
+        file: Source of the document, for messages.
+        place: Path of the record in a larger document, such as ``[3].execution``; prefix of its field names.
+        **extra: Fields of the record that are not in the file (its name, for example).
 
     Raises:
         SpecError: With every problem of the document.
@@ -64,7 +64,7 @@ def decode(cls: type[R], raw: object, file: str, *, place: str = "", **extra: An
 
 
 def decode_part(cls: type[R], raw: object, path: str, problems: list[Problem]) -> R | None:
-    """Decode a part of a document into a record, or add to `problems`; for types that decode themselves."""
+    """Decode a part of a document into a record, or add to `problems`; for types with their own decoder."""
     return cast("R | None", _record(cls, raw, path, problems, "", {}))
 
 
@@ -85,10 +85,11 @@ def _record(
             problems.append(_missing(field, raw, [f.key for f in fields], place))
     _unknown(cls, raw, path, problems, file)
     if len(problems) > before:
+        # A record with missing values would raise follow-up errors that hide the real ones.
         return None
     try:
         record: object = cls(**values)
-    except SpecError as error:  # what is wrong between fields
+    except SpecError as error:  # contradictions between fields, found by the record itself
         problems.extend(
             replace(problem, field=f"{path}.{problem.field}" if path else problem.field)
             for problem in error.problems
@@ -120,7 +121,8 @@ def _unknown(
     refused = treated == "error"
     for number, key in enumerate(strangers):
         place = f"{path}.{key}" if path else str(key)
-        hint = nearest(str(key), known) if number < MOST_PROBLEMS else ""  # it takes long
+        # The nearest spelling is slow to compute, and a page shows the first problems only.
+        hint = nearest(str(key), known) if number < MOST_PROBLEMS else ""
         if refused:
             found = f"the unknown field {shown(str(key))}"
             hint = hint or "known are " + ", ".join(known)
@@ -163,14 +165,14 @@ def _value(
 
 @cache
 def _decodes_itself(kind: Any) -> bool:
-    """Whether a type is :class:`Decodable`: to look for the members of a protocol takes long."""
+    """Return True for a :class:`Decodable` type; cached, since protocol checks with isinstance are slow."""
     return isinstance(kind, Decodable)
 
 
 def _mapping(
     field: SpecField, raw: object, path: str, problems: list[Problem], file: str
 ) -> dict[str, object] | None:
-    """Decode an object with one value per key; its keys are the ``choices`` of the declaration, if it has any."""
+    """Decode an object with one value per key; the keys are the ``choices`` of the declaration, if it has any."""
     choices = field.declaration.choices
     wanted = "an object with at least one of " + ", ".join(choices) if choices else "an object"
     if not isinstance(raw, Mapping) or not (raw or not choices):
@@ -193,7 +195,7 @@ def _mapping(
 def _sequence(
     field: SpecField, raw: object, path: str, problems: list[Problem], file: str
 ) -> tuple[object, ...] | None:
-    """Decode a list of records; that of an optional field may be empty."""
+    """Decode a list of records; the list of an optional field may be empty."""
     item, optional = get_args(field.annotation)[0], field.declaration.optional
     if not isinstance(raw, Sequence) or isinstance(raw, str) or not (raw or optional):
         wanted = "a list of objects" if optional else "a list of at least one object"

@@ -1,4 +1,4 @@
-"""From a declared record to the document that :func:`calculon.declarations.decode.decode` reads it from."""
+"""Encode a declared record as the document that :func:`calculon.declarations.decode.decode` reads."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -8,13 +8,13 @@ from calculon.declarations.fields import spec_fields
 
 
 def encode(record: object) -> dict[str, Any]:
-    """Return the fields of a record of results as plain data, in the order of declaration."""
+    """Return the fields of a result record as plain data, in the order of declaration."""
     kind: Any = type(record)
     return {one.key: _plain(getattr(record, one.name)) for one in spec_fields(kind)}
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as plain data; records that write themselves do so."""
+    """Return a value as plain data; records with ``to_dict`` encode themselves."""
     if hasattr(value, "to_dict"):
         return value.to_dict()
     if dataclasses.is_dataclass(value):

@@ -1,8 +1,10 @@
-"""The execution: how a model is split over processors, and which memory, time and traffic is traded for which.
+"""The execution: the split of a model over processors, and its trade-offs between memory, time and traffic.
 
-Every field is declared once, with its scope (:class:`~calculon.declarations.fields.Scope`), in a class of its subject
-(:mod:`calculon.declarations.execution_fields`). Named values and switches of a scope are a frozen record
-(:mod:`calculon.declarations.scope_choices`), by which rows of a table share costs; numbers are columns of the table.
+Its fields select tensor, pipeline, data, context and expert parallelism, the pipeline schedule and its microbatches,
+activation recomputation, ZeRO and FSDP sharding, and offloading. Every field is declared once, with its scope
+(:class:`~calculon.declarations.fields.Scope`), in a class by subject (:mod:`calculon.declarations.execution_fields`).
+Named values and switches of a scope form a frozen record (:mod:`calculon.declarations.scope_choices`); rows of a table
+with equal records share costs, and numbers are columns of the table.
 """
 
 from typing import Any, ClassVar
@@ -28,9 +30,9 @@ from calculon.declarations.named_values import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Execution(RecipeFields, Displayed):
-    """The plan of one training step (or one inference pass): the 23 published fields, and optional ones.
+    """Plan of one training step (or one inference pass): the 23 published fields and the optional ones.
 
-    The order of the fields is that of the published files and of every table. The optional fields need the corrected
+    The order of the fields is the order in published files and in every table. Optional fields need the corrected
     edition.
     """
 
@@ -40,11 +42,11 @@ class Execution(RecipeFields, Displayed):
         ("edition", CORRECTED),
         *(("preset", name) for name in PRESETS[1:]),
     )
-    """Fields, and their values, with which a preset fills in what is left out."""
+    """Pairs of a field and a value with which a preset fills in the fields left out."""
 
     preset: str = declare(
-        "framework that fills in the fields that are left out, and whose limits hold; common is what all share, and "
-        "the default of edition corrected; published are the published forms",
+        "framework whose defaults fill in the fields left out, and whose limits apply; common: options that all "
+        "frameworks share (the default of edition corrected); published: the published forms",
         choices=PRESETS,
         default=PRESETS[0],
         scope=BATCH,
@@ -56,7 +58,9 @@ class Execution(RecipeFields, Displayed):
 
     def __post_init__(self) -> None:
         stage: Any = self.zero_stage
-        if type(stage) is int:  # as in most files
+        # Files may write zero_stage as a number, and sets or lists in several notations; records hold one form of each,
+        # so that equal executions compare equal. The record is frozen, hence object.__setattr__.
+        if type(stage) is int:
             object.__setattr__(self, "zero_stage", str(stage))
         object.__setattr__(self, "recompute_modules", MODULE_SETS.plain(self.recompute_modules))
         blocks: Any = self.stage_blocks
@@ -71,14 +75,14 @@ class Execution(RecipeFields, Displayed):
 
     @property
     def extensions(self) -> dict[str, Any]:
-        """The optional fields that do not have their default."""
+        """Optional fields whose value is not the default."""
         defaults = optional_defaults(Execution)
         return {name: v for name in defaults if (v := getattr(self, name)) != defaults[name]}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as in a file: the 23 in published order, then those that differ from their default.
+        """Return the fields as in a file: the 23 in published order, then optional ones that differ from the default.
 
-        In edition corrected, which fills in what is left out, every field is written.
+        Edition corrected fills in fields that are left out, so every field is written.
         """
         every = {field.name: getattr(self, field.name) for field in spec_fields(Execution)}
         if self.edition != PUBLISHED:

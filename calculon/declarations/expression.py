@@ -1,7 +1,7 @@
-"""Expressions of users: arithmetic, comparisons and choices over named values, parsed once, never run as Python.
+"""User expressions: arithmetic, comparisons and conditionals over named values, parsed once, never run as Python.
 
-The same expression works on plain values and, name by name, on columns. It serves conditions of a search, quantities
-of a study and the columns of a table of measurements.
+The same expression works on plain values and, name by name, on columns. Conditions of a search, quantities of a study
+and columns of a table of measurements use it.
 """
 
 import ast
@@ -18,7 +18,7 @@ from calculon.base.frozen import dataclass
 from calculon.declarations.fields import shown
 
 Lookup = Callable[[str], Any]
-"""Returns the value, or the column, of a name."""
+"""Function that returns the value, or the column, of a name."""
 
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "min": lambda *values: reduce(np.minimum, values),
@@ -56,7 +56,7 @@ _COMPARE: Mapping[type[ast.AST], Callable[[Any, Any], Any]] = {
 
 
 class ExpressionError(ValueError):
-    """A text that is no expression; ``found`` describes it."""
+    """Error for a text that is not an expression; ``found`` describes the text."""
 
     def __init__(self, found: str):
         self.found = found
@@ -68,8 +68,8 @@ class Expression:
     """A parsed expression.
 
     Attributes:
-        text: As it was written.
-        names: The names that it reads, in order of appearance; a name may be a path such as ``networks[0].size``.
+        text: Text as written.
+        names: Names that it reads, in order of appearance; a name may be a path such as ``networks[0].size``.
 
     Examples:
         >>> Expression.parse("num_gpus / (tp * pp)").value({"num_gpus": 64, "tp": 8, "pp": 4}.__getitem__)
@@ -89,7 +89,7 @@ class Expression:
         """Parse an expression.
 
         Raises:
-            ExpressionError: When it is not one, or asks for more.
+            ExpressionError: If the text is not an expression of this language.
         """
         try:
             tree = ast.parse(text.strip(), mode="eval").body
@@ -97,6 +97,7 @@ class Expression:
             _check(tree, names)
         except SyntaxError as error:
             raise ExpressionError(f"{text!r}: {error.msg}") from None
+        # Python's parser itself fails on deep nesting, before the check below can count levels.
         except (RecursionError, MemoryError):
             raise ExpressionError("too long an expression") from None
         except ValueError as error:
@@ -107,7 +108,7 @@ class Expression:
 
     @classmethod
     def decode(cls, raw: object, path: str, problems: list[Problem], scale: float = 1.0) -> Any:
-        """Decode an expression of a file, also a number; see :class:`calculon.declarations.decode.Decodable`."""
+        """Decode an expression (or a number) of a file; see :class:`calculon.declarations.decode.Decodable`."""
         text = repr(raw) if isinstance(raw, (int, float)) else raw
         try:
             if isinstance(text, str):
@@ -126,7 +127,7 @@ class Expression:
         """Compute the expression from values or columns by name.
 
         Raises:
-            ValueError: When they do not go together: a division by zero, arithmetic with a blank cell or a text.
+            ValueError: For incompatible values: a division by zero, arithmetic with a blank cell or a text.
         """
         try:
             return self.value(values.__getitem__)
@@ -139,9 +140,10 @@ class Expression:
         """Compute the expression.
 
         Raises:
-            ArithmeticError, TypeError: For a division of plain numbers by zero, or values that do not go together.
+            ArithmeticError, TypeError: For a division of plain numbers by zero, or incompatible values.
         """
-        with np.errstate(all="ignore"):  # what is not finite is for the caller to judge
+        # Columns may divide by zero in rows that another condition excludes; the caller checks the results.
+        with np.errstate(all="ignore"):
             return _value(self._tree, lookup)
 
 
@@ -187,7 +189,7 @@ def _check(node: ast.expr, names: dict[str, None], level: int = 0) -> None:
 
 
 def _is_path(node: ast.expr) -> bool:
-    """Return whether a node is a name, or a path of names and whole numbers from one."""
+    """Return True if a node is a name, or a path of names and whole-number positions that starts with a name."""
     match node:
         case ast.Name():
             return True
@@ -215,6 +217,7 @@ def _value(node: ast.expr, lookup: Lookup) -> Any:  # noqa: PLR0911 (one return 
         case ast.IfExp(test=test, body=body, orelse=orelse):
             chosen = _value(test, lookup)
             if _is_column(chosen):
+                # Rows of a column take different branches, so both are computed.
                 return np.where(chosen, _value(body, lookup), _value(orelse, lookup))
             return _value(body if chosen else orelse, lookup)
         case ast.Call(func=ast.Name(id=name), args=arguments):
@@ -227,7 +230,10 @@ def _is_column(value: object) -> bool:
 
 
 def _number(value: Any) -> Any:
-    """Return a value to compute with: in a column, true counts as 1; a text is none, or it could be made any length."""
+    """Return a number to compute with, so that True in a column counts as 1.
+
+    Text is refused: repeating it (``'a' * 10**9``) could fill the memory.
+    """
     if isinstance(value, str):
         raise TypeError("arithmetic with a text")
     return value.astype(np.int64) if _is_column(value) and value.dtype == bool else value
@@ -243,6 +249,7 @@ def _join(every: bool, nodes: list[ast.expr], lookup: Lookup) -> Any:
     """Compute ``and`` or ``or``: row by row on columns, and as Python does on plain values."""
     result = _value(nodes[0], lookup)
     for node in nodes[1:]:
+        # Plain values short-circuit as in Python, so that `x and 1 / x` is safe.
         if not _is_column(result) and bool(result) != every:
             return result
         following = _value(node, lookup)
@@ -254,7 +261,7 @@ def _join(every: bool, nodes: list[ast.expr], lookup: Lookup) -> Any:
 
 
 def _compare(node: ast.Compare, lookup: Lookup) -> Any:
-    """Compute a chain of comparisons, or whether a value is one of several."""
+    """Compute a chain of comparisons, or a membership test."""
     first = _value(node.left, lookup)
     match node.ops[0], node.comparators[0]:
         case ast.In() | ast.NotIn() as op, (ast.Tuple(elts=members) | ast.List(elts=members)):

@@ -1,9 +1,9 @@
 """Declare a field of a spec file once: its key, type, unit, allowed values and help.
 
-A spec record is a frozen dataclass whose fields are made by :func:`declare`. From that one declaration
-come the decoder (:mod:`calculon.declarations.decode`), the JSON Schema (:mod:`calculon.declarations.schema`), the
-reference tables of ``calculon describe``, the checks of a record built by hand, and of an execution also the words of
-pages and tables, what a search does with it, what it needs beside it, and the cases that tests draw.
+A spec record is a frozen dataclass whose fields are made by :func:`declare`. One declaration serves the decoder
+(:mod:`calculon.declarations.decode`), the JSON Schema (:mod:`calculon.declarations.schema`), the reference tables of
+``calculon describe`` and the checks of a record built by hand. For an execution it also provides the labels of pages
+and tables, the role of the field in a search, the fields it depends on, and the cases that tests draw.
 """
 
 import dataclasses
@@ -24,25 +24,26 @@ from calculon.declarations.lists_of_counts import ListsOfCounts
 
 _METADATA = "spec"
 LARGEST_INTEGER = 2**31 - 1
-"""Bound of every whole number: a product of three of them, rounded, never equals a fourth by accident."""
+"""Bound of every whole number. A double holds 53 bits, so a rounded product of large numbers could equal another number
+by accident; products of bounded degrees cannot."""
 
 SMALLEST_NUMBER, LARGEST_NUMBER = 1e-30, 1e30
-"""Bounds of every other number but 0, so that no formula leaves the range of a double."""
+"""Bounds of every other nonzero number; within them no formula leaves the range of a double."""
 
 JSON_TYPES = {int: "integer", float: "number", bool: "boolean", str: "string"}
-"""Names of the types of plain fields in JSON Schema."""
+"""JSON Schema names of the types of plain fields."""
 
 
 class Scope(Flag):
-    """The part of the cost model that a field of an execution affects.
+    """Part of the cost model that an execution field affects.
 
-    Named values and switches are part of a key by which rows share costs, numbers are columns.
+    Named values and switches are part of the key by which rows share costs; numbers are columns.
 
     Attributes:
-        LAYOUT: Which layers there are.
-        BLOCK: What the layers of a block cost.
-        STEP: What the optimizer step of a block costs.
-        BATCH: What a batch makes of blocks and steps: schedule, data parallelism, memory.
+        LAYOUT: The list of layers.
+        BLOCK: The cost of the layers of a block.
+        STEP: The cost of the optimizer step of a block.
+        BATCH: The assembly of blocks and steps into a batch: schedule, data parallelism, memory.
     """
 
     LAYOUT = 1
@@ -56,22 +57,22 @@ LAYOUT, BLOCK, STEP, BATCH = Scope.LAYOUT, Scope.BLOCK, Scope.STEP, Scope.BATCH
 _NOTHING = Scope(0)
 
 Searched = Literal["loop", "option", "fixed", "argument"]
-"""The role of a field in a search: a loop of the published enumeration; one value unless more are added; one value that
-only a restriction changes; or an argument of the search."""
+"""Role of a field in a search: a loop of the published enumeration; an option with one value unless more are added; a
+value that only a restriction changes; or an argument of the search."""
 
 Of = Literal["plan", "circumstance", "question"]
-"""What a field belongs to: the plan, which advice may change; the circumstances, which machine, software or data impose
-and no launcher sets; or the question, which stays as it was asked."""
+"""Owner of a field: the plan, which advice may change; the circumstances, set by machine, software or data rather than
+by a launcher; or the question, which advice leaves unchanged."""
 
 ABOVE_ONE = range(2, LARGEST_INTEGER + 1)
-"""Degrees of parallelism that split something."""
+"""Degrees of parallelism with an effect."""
 
 ABOVE_ZERO = range(1, LARGEST_INTEGER + 1)
-"""Numbers that are stated, where 0 says nothing."""
+"""Stated numbers; 0 means not stated."""
 
 
 class NamedValues(tuple[str, ...]):
-    """The values of a field that takes one of several; a digit may be written as a number."""
+    """Named values of a field; a digit may be written as a number."""
 
     __slots__ = ()
 
@@ -82,11 +83,11 @@ class NamedValues(tuple[str, ...]):
 
     @property
     def usual(self) -> tuple[str, ...]:
-        """Those of them that pages list, and tests try one by one."""
+        """Values that pages list and tests try one by one."""
         return tuple(self)
 
     def plain(self, value: Any) -> Any:
-        """Return a value as it is held: a number as the digit that it is written with."""
+        """Return a value in stored form: a number becomes the named value with that digit."""
         if isinstance(value, (bool, str)) or not isinstance(value, numbers.Real):
             return value
         return next((one for one in self if one.isdigit() and value == int(one)), value)
@@ -102,35 +103,34 @@ class NamedValues(tuple[str, ...]):
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """The properties of one field of a spec file.
+    """Properties of one field of a spec file.
 
-    ``scale`` turns the number in the file into SI units (``GBps`` times 1e9 is B/s); limits are those of the
-    number in the file. An ``optional`` field has the default of its record class. What is wrong inside a
-    ``forgiving`` one, whose type decodes itself, is worth a warning, and left out. ``source`` says where a default that
-    was measured is from, and when. Fields of results may be ``unbounded``, which takes any number of a double, also an
-    infinite one, and ``nullable``: ``null`` is the value that null stands for.
+    ``scale`` converts the number in the file to SI units (``GBps`` times 1e9 is B/s); limits apply to the number in the
+    file. An ``optional`` field has the default of its record class. A problem inside a ``forgiving`` field, whose type
+    has its own decoder, only causes a warning, and the entry is ignored. ``source`` gives origin and date of a measured
+    default. Result fields may be ``unbounded`` (any double, including infinity) and ``nullable`` (``null`` is the value
+    that JSON null represents).
 
-    Of an execution also, and some of them of a deployment or a campaign:
+    The following apply to executions, and some of them to deployments and campaigns:
 
     Attributes:
-        scope: Where the field has an effect.
-        label: Text on a report, where the field does not have its default; ``{}`` is its value.
-        mark: The same in a few letters, for a column of a table; by value, or with ``{}``.
-        needs: Other fields, and the values of them with which a value other than the default means something.
+        scope: Parts of the cost model that the field affects.
+        label: Text on a report if the field differs from its default; ``{}`` is the value.
+        mark: Short form of the label for a table column; by value, or with ``{}``.
+        needs: Other fields, with the values that give a non-default value of this field an effect.
         why: The property that these values have in common, for a message.
-        searched: Its role in a search: one of :data:`Searched`; by default ``loop``, or of an optional field
-            ``option``.
-        adds: The candidates that adding its values brings to a search; empty where none can be added.
+        searched: Role in a search (:data:`Searched`); by default ``loop``, for an optional field ``option``.
+        adds: Candidates that adding its values brings to a search; empty if none can be added.
         samples: Numbers other than the default that tests draw; named values and switches are all drawn.
-        of: Whether it belongs to the plan, the circumstances or the question: one of :data:`Of`.
+        of: Owner of the field: the plan, the circumstances or the question (:data:`Of`).
         saves: Values that need less memory, least invasive first.
-        with_: The field with which it states one decision.
-        off: The value without the option, if that is neither the default nor false.
-        switches: For how many switches a value counts where a search prefers executions that offload, recompute and
-            overlap little: one if it is not here; empty if the field does not count.
-        instead: What to write where a search is asked for values of it that it cannot vary.
-        words: Values in words, where pages do not show them as files do.
-        control: Label of its control on pages where a plan is changed; a field without one is not offered there.
+        with_: Field that states the same decision together with this one.
+        off: Value without the option, if that is neither the default nor false.
+        switches: Number of switches that a value counts as when a search prefers executions with little offloading,
+            recomputation and overlap. A value not listed counts as one; the field does not count if this is empty.
+        instead: Replacement to suggest if a search is asked to vary a field that it cannot vary.
+        words: Values as pages show them, if different from files.
+        control: Label of the control on pages that edit a plan; empty if the field is not offered there.
     """
 
     help: str
@@ -196,7 +196,7 @@ class Declaration:
         return f"{text} ({self.unit})" if self.unit else text
 
     def plain(self, value: Any) -> Any:
-        """Return a value as it is held: a named value that is a number may be written as one."""
+        """Return a value in stored form: a named value that is a number may be written as one."""
         return self.named.plain(value) if self.choices else value
 
     def problem(self, kind: type, value: object, path: str) -> Problem | None:
@@ -212,11 +212,12 @@ class Declaration:
         if hint is None:
             hint = self._value_hint(kind, value)
         elif self._is_share and isinstance(value, str) and _is_number(value.rstrip("% ")):
+            # "35%" has an obvious meaning, but files hold fractions.
             hint = f"write {float(value.rstrip('% ')) / 100:g}" if "%" in value else hint
         return None if hint is None else Problem(path, self.wanted(kind), shown(value), hint)
 
     def schema(self, kind: type) -> dict[str, Any]:
-        """Return the JSON Schema of a value in file units; the range next to 0 is left to the decoder."""
+        """Return the JSON Schema of a value in file units; the excluded range around 0 is left to the decoder."""
         if self.choices:
             return self.named.schema()
         result: dict[str, Any] = {"type": JSON_TYPES[kind]}
@@ -233,7 +234,7 @@ class Declaration:
 
     @property
     def _is_share(self) -> bool:
-        """Whether the value is a share of something, which people say in percent."""
+        """True if the value is a fraction, which people often write in percent."""
         return self.at_most == 1 or (self.below == 1 and self.at_least is not None)
 
     def _value_hint(self, kind: type, value: Any) -> str | None:
@@ -261,18 +262,18 @@ class Declaration:
 
 
 def nearest_choice(text: str, choices: Sequence[str]) -> str:
-    """Return a hint that names the choice that was probably meant, in other case or short as ``fp16``, or nothing."""
+    """Return a hint that names the likely choice, also for another case or a short form (``fp16``); else empty."""
     long = re.sub(r"\A(b?)f(?:p|loat)?(?=\d)", r"\1float", text.lower())
     return nearest(long, choices) or nearest(text, choices)
 
 
 def _range_hint(kind: type, value: Any, *, unbounded: bool) -> str:
-    """Return why no field takes a number of this size, or nothing."""
-    size = abs(value)  # of any size: an integer of a file need not fit a float
+    """Return the reason why no field accepts a number of this size, or an empty text."""
+    size = abs(value)  # may exceed the range of a float: an integer of a file has any size
     if unbounded:
         fits = size <= sys.float_info.max or size == math.inf
         return "" if fits else "no double has this value"
-    if size != size or size == math.inf:  # noqa: PLR0124
+    if size != size or size == math.inf:  # noqa: PLR0124 (only NaN differs from itself)
         return "a finite number is needed"
     if kind is int and size > LARGEST_INTEGER:
         return f"the largest whole number is {LARGEST_INTEGER}"
@@ -283,9 +284,10 @@ def _range_hint(kind: type, value: Any, *, unbounded: bool) -> str:
 
 def _type_hint(kind: type, value: object) -> str | None:
     """Return None when a value has the type of a field, else a hint (which may be empty)."""
-    if type(value) is kind or (kind is float and type(value) is int):  # nearly always, and quick
+    if type(value) is kind or (kind is float and type(value) is int):  # the common case, kept fast
         return None
     if kind is str or kind is bool:
+        # numpy's bool is not a subclass of bool; comparing its name avoids importing numpy here.
         if isinstance(value, kind) or (kind is bool and type(value).__name__ == "bool"):
             return None
         return "no quotes" if kind is bool and str(value).lower() in ("true", "false") else ""
@@ -306,14 +308,14 @@ def _is_number(text: str) -> bool:
 
 
 _LONGEST = 60  # characters of a value in a message
-# lists in lists are cut while they are walked, since aliases make huge ones of short texts
+# Nested lists are cut during traversal, since YAML aliases can expand a short text into a huge value.
 _CUT = Repr()
 _CUT.maxlist = _CUT.maxtuple = _CUT.maxdict = _LONGEST // 3
 _CUT.maxlevel, _CUT.maxstring, _CUT.maxother = 3, _LONGEST, _LONGEST
 
 
 def shown(value: object) -> str:
-    """Format a found value for a message: short, and as in a file."""
+    """Format a found value for a message: short, in the notation of a file."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -346,7 +348,7 @@ def declare(
 
 @dataclass(frozen=True, slots=True)
 class SpecField:
-    """A declared field of a record class: attribute name, type, declaration, and default if it has one."""
+    """Declared field of a record class: attribute name, type, declaration, and default if it has one."""
 
     name: str
     annotation: Any
@@ -360,17 +362,17 @@ class SpecField:
 
     @property
     def named(self) -> bool:
-        """Whether it takes named values or is a switch, and no number."""
+        """True if the field takes named values or is a switch, rather than a number."""
         return self.annotation is not int and self.annotation is not float
 
     @property
     def listed(self) -> bool:
-        """Whether it takes any list of counts."""
+        """True if the field takes a list of counts."""
         return isinstance(self.declaration.choices, ListsOfCounts)
 
     @property
     def values(self) -> tuple[Any, ...]:
-        """The values of a named field or switch; of a number or list its default and the samples."""
+        """All values of a named field or switch; of a number or a list, the default and the samples."""
         if self.declaration.choices and not self.listed:
             return cast("NamedValues", self.declaration.choices).usual
         if self.annotation is bool:
@@ -379,7 +381,7 @@ class SpecField:
 
     @property
     def off(self) -> Any:
-        """The value of an option that is not used."""
+        """Value of an option that is not used."""
         declared = self.declaration
         if declared.off is not None:
             return declared.off
@@ -387,7 +389,7 @@ class SpecField:
 
     @property
     def others(self) -> tuple[Any, ...]:
-        """The values but the default."""
+        """Values other than the default."""
         return tuple(value for value in self.values if value != self.default)
 
 
@@ -408,7 +410,7 @@ def spec_fields(cls: Hashable) -> tuple[SpecField, ...]:
 
 
 def _stated(annotation: Any) -> Any:
-    """Return the type of a field where a file states it: without the None of one that has no default number."""
+    """Return the type of a field in a file: ``int`` for ``int | None``, since None only means that it is left out."""
     if not isinstance(annotation, UnionType):
         return annotation
     (kind,) = (one for one in get_args(annotation) if one is not NoneType)
@@ -423,7 +425,7 @@ def optional_defaults(cls: Hashable) -> dict[str, Any]:
 
 @cache
 def decisions(cls: Hashable) -> tuple[tuple[str, ...], ...]:
-    """Group the fields of a record class by the decision that they state, both in the order of files.
+    """Group the fields of a record class by decision; groups and fields are in file order.
 
     >>> from calculon.declarations.execution import Execution
     >>> next(several for several in decisions(Execution) if "zero_stage" in several)
@@ -439,7 +441,7 @@ def check_record(record: object) -> None:
     """Check the plain fields of a record that was built by hand (values in SI units).
 
     Raises:
-        SpecError: With every field that holds what its declaration does not allow.
+        SpecError: With every field whose value its declaration does not allow.
     """
     if problems := list(_record_problems(record)):
         raise SpecError(type(record).__name__, problems)
@@ -449,6 +451,7 @@ def _record_problems(record: object) -> Iterator[Problem]:
     cls: Any = type(record)
     for field in spec_fields(cls):
         if field.annotation in (int, float, bool, str):
+            # The default may lie outside the limits of stated values: -1 for "as the system states it".
             value = getattr(record, field.name)
             if field.declaration.optional and value is field.default:
                 continue
@@ -460,5 +463,5 @@ def _record_problems(record: object) -> Iterator[Problem]:
 
 
 def _ends(value: Any) -> tuple[Any, ...]:
-    """Return the least and the largest entry of a column of values; any other value."""
+    """Return the smallest and largest entry of a column; these decide for all rows. Return other values as a tuple."""
     return (value.min(), value.max()) if getattr(value, "ndim", 0) == 1 else (value,)

@@ -1,4 +1,4 @@
-"""Documents in and out: JSON or YAML, plain or gzip, a path or ``-``; written beside, then renamed."""
+"""Read and write documents: JSON or YAML, plain or gzip, a path or ``-``. Files are written atomically by renaming."""
 
 import contextlib
 import errno
@@ -22,22 +22,22 @@ STDIN = "-"
 SUFFIXES = (".json", ".yaml", ".yml")
 _GZIP = b"\x1f\x8b"
 LARGEST_FILE = 64 * 2**20
-"""Bytes of a document, also unpacked."""
+"""Largest document in bytes, also after decompression, so that a small gzip file cannot fill the memory."""
 
 _OPEN_INPUT = r"/dev/(?:stdin|fd/\d+)|/proc/self/fd/\d+"
 _DESCRIPTOR = r"/dev/(?:(stdout)|(stderr)|fd/(\d+))"
 _UNFINISHED = ".part"
 
 
-@lru_cache(maxsize=1024)  # folders of the catalog are listed again and again
+@lru_cache(maxsize=1024)  # commands list the folders of the catalog repeatedly
 def document_suffix(path: str) -> str:
-    """Return the suffix that tells the format of a file name, without ``.gz``; may be empty."""
+    """Return the suffix that determines the format of a file name, without ``.gz``; may be empty."""
     return Path(path.removesuffix(".gz")).suffix.lower()
 
 
 @lru_cache(maxsize=1024)
 def document_stem(path: str) -> str:
-    """Return the name of a document without folder and without the suffixes of its format."""
+    """Return the file name without folder and without format suffixes."""
     name = Path(path).name.removesuffix(".gz")
     return name.rpartition(".")[0] if document_suffix(name) in SUFFIXES else name
 
@@ -45,10 +45,10 @@ def document_stem(path: str) -> str:
 def read_document(path: str) -> object:
     """Read one JSON or YAML document from a path, or from standard input for ``-``.
 
-    A name that ends otherwise (``/dev/stdin``, ``<(...)`` of a shell) is read too, and its text tells the format.
+    A name with another suffix (``/dev/stdin``, ``<(...)`` of a shell) is read too; its content determines the format.
 
     Raises:
-        SpecError: When the file cannot be read or is not a document of its format; the message says where.
+        SpecError: If the file cannot be read or is not a document of its format; the message gives the position.
     """
     suffix, file = document_suffix(path), "<stdin>" if path == STDIN else path
     named = suffix in SUFFIXES
@@ -62,12 +62,12 @@ def read_document(path: str) -> object:
 
 
 def read_bytes(path: str) -> bytes:
-    """Read a whole file, a pipe, or standard input for ``-``, if it is not larger than :data:`LARGEST_FILE`.
+    """Read a file, a pipe, or standard input for ``-``, if it is not larger than :data:`LARGEST_FILE`.
 
-    A named pipe is read as ``cat`` reads it: after waiting for somebody who writes.
+    A named pipe is read as by ``cat``: the call waits for a writer.
 
     Raises:
-        SpecError: When it cannot be read, is too large, or is a device.
+        SpecError: If it cannot be read, is too large, or is a device.
     """
     file = "<stdin>" if path == STDIN else path
     try:
@@ -79,7 +79,7 @@ def read_bytes(path: str) -> bytes:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if not (stat.S_ISREG(mode) or piped):
             raise SpecError(file, Problem("", "a regular file or a pipe", "a device"))
-        # some files of /proc keep a reader waiting for ever, unless it declines to wait
+        # Some files of /proc block a reader forever unless it opens them without blocking.
         flags = os.O_RDONLY | (0 if piped else os.O_NONBLOCK)
         with os.fdopen(os.open(path, flags), "rb") as stream:
             return _bounded(stream, file)
@@ -96,8 +96,8 @@ def _stdin() -> IO[bytes]:
 
 
 def _unpacked(data: bytes, file: str) -> bytes:
-    """Return what a gzip file holds."""
-    import gzip  # what most commands never need is imported where it is used
+    """Return the decompressed content of a gzip file."""
+    import gzip  # deferred: most commands read no compressed file
 
     try:
         return _bounded(gzip.GzipFile(fileobj=io.BytesIO(data)), file)
@@ -109,7 +109,7 @@ def _unpacked(data: bytes, file: str) -> bytes:
 
 
 def _bounded(stream: Any, file: str) -> bytes:
-    """Read a binary stream to its end, if that comes soon enough."""
+    """Read a binary stream to its end, if it is not larger than :data:`LARGEST_FILE`."""
     data: bytes = stream.read(LARGEST_FILE + 1) or b""
     if len(data) > LARGEST_FILE:
         size = f"{LARGEST_FILE // 2**20} MiB"
@@ -119,21 +119,21 @@ def _bounded(stream: Any, file: str) -> bytes:
 
 
 def reason(error: BaseException) -> str:
-    """Say in a few words why a file could not be read or written."""
+    """Return a short reason why a file could not be read or written."""
     if isinstance(error, OSError) and (
         cause := error.strerror or "".join(map(str, error.args[:1]))
     ):
-        return cause.lower()  # libraries raise it with a text alone
+        return cause.lower()  # libraries may raise OSError with a text only, without errno
     return str(error) or type(error).__name__
 
 
 def check_output(path: str, suffixes: tuple[str, ...]) -> None:
-    """Check before any work that a file of this name could be written.
+    """Check before any work that a file with this name could be written.
 
-    What is no file (``/dev/stdout``, a pipe) needs no suffix where there is only one format.
+    A device or a pipe (``/dev/stdout``) needs no suffix if there is only one format.
 
     Raises:
-        SpecError: For a suffix that names no known format, a missing folder, or a place without write permission.
+        SpecError: For a suffix of an unknown format, a missing folder, or missing write permission.
     """
     target = Path(path)
     suffix = document_suffix(path)
@@ -149,17 +149,17 @@ def check_output(path: str, suffixes: tuple[str, ...]) -> None:
 
 
 def is_device(path: str) -> bool:
-    """Return whether a path is no file, such as ``/dev/stdout`` or a pipe."""
+    """Return True if a path is not a regular file, such as ``/dev/stdout`` or a pipe."""
     return bool(re.fullmatch(_DESCRIPTOR, path)) or _is_special(Path(path))
 
 
 def check_writable(path: str) -> None:
-    """Check that a file of this name could be written, whatever its suffix; errors as in :func:`check_output`."""
+    """Check that a file with this name could be written, for any suffix; errors as in :func:`check_output`."""
     target = Path(path)
     if not target.parent.is_dir():
         hint = f"create the folder first: mkdir -p '{target.parent}'"
         raise SpecError(path, Problem("", "a folder that exists", "no such folder", hint))
-    # nothing is made beside a device or a pipe
+    # Devices and pipes are written directly, so they need no temporary file in their folder.
     if not (_is_special(target) or os.access(target.parent, os.W_OK)) or (
         target.exists() and not os.access(path, os.W_OK)
     ):
@@ -167,18 +167,17 @@ def check_writable(path: str) -> None:
 
 
 def _is_special(target: Path) -> bool:
-    """Tell whether something is there that is no regular file: a device, a pipe or a folder."""
+    """Return True if the path exists and is not a regular file: a device, a pipe or a folder."""
     return target.exists() and not target.is_file()
 
 
 @contextlib.contextmanager
 def replacing(path: str) -> Iterator[IO[bytes]]:
-    """Open a file beside `path` for writing and rename it into place when all went well.
+    """Open a temporary file in the folder of `path` for writing, and rename it to `path` on success.
 
-    Compresses when the name ends in ``.gz``. After an error nothing is left behind and an older file of that
-    name stays as it was; a new one takes over its permissions. A place that is no regular file (``/dev/stdout``, a
-    pipe) is written directly. What a killed process left of the same file is removed. An error of the system says
-    which file it is about.
+    The file is compressed if the name ends in ``.gz``. On an error the temporary file is removed and an existing file
+    keeps its content; a new version takes over its permissions. Devices and pipes (``/dev/stdout``) are written
+    directly. Temporary files of the same name that a killed process left are removed. An OSError names the file.
     """
     try:
         with _replacing(path) as stream:
@@ -199,42 +198,43 @@ def _replacing(path: str) -> Iterator[IO[bytes]]:
     target = target.resolve()
     mark = f".{target.name[:100]}.{os.uname().nodename[:50]}-"
     _remove_abandoned(target.parent, mark)
-    beside = target.with_name(f"{mark}{os.getpid()}.{os.urandom(4).hex()}{_UNFINISHED}")
-    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    temporary = target.with_name(f"{mark}{os.getpid()}.{os.urandom(4).hex()}{_UNFINISHED}")
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(handle, "wb") as raw:
             if path.endswith(".gz"):
                 import gzip
 
+                # Without a time stamp, equal documents give equal files.
                 with gzip.GzipFile(fileobj=raw, mode="wb", mtime=0) as stream:
                     yield stream  # type: ignore[misc]
             else:
                 yield raw
-        beside.chmod(_permissions(target))
-        beside.replace(target)
+        temporary.chmod(_permissions(target))
+        temporary.replace(target)
     except BaseException:
         with contextlib.suppress(OSError):
-            beside.unlink()
+            temporary.unlink()
         raise
 
 
-def _descriptor(found: re.Match[str]) -> IO[bytes]:
-    """Open what a shell has opened: ``/dev/stdout`` may be a file that is appended to."""
-    number = 1 if found[1] else 2 if found[2] else int(found[3])
+def _descriptor(matched: re.Match[str]) -> IO[bytes]:
+    """Open a duplicate of a descriptor that a shell opened: ``/dev/stdout`` may be a file that is appended to."""
+    number = 1 if matched[1] else 2 if matched[2] else int(matched[3])
     return os.fdopen(os.dup(number), "wb")
 
 
 def _permissions(target: Path) -> int:
-    """Return the permissions of the file that is replaced, or those of a new one."""
+    """Return the permissions of the file to be replaced, or the default ones of a new file."""
     if target.exists():
         return stat.S_IMODE(target.stat().st_mode)
-    umask = os.umask(0)
+    umask = os.umask(0)  # the only way to read it is to set it
     os.umask(umask)
     return 0o666 & ~umask
 
 
 def _remove_abandoned(folder: Path, mark: str) -> None:
-    """Remove unfinished files of processes of this machine that are gone."""
+    """Remove temporary files of processes of this machine that have ended."""
     with contextlib.suppress(OSError):
         for path in folder.iterdir():
             if path.name.startswith(mark) and path.name.endswith(_UNFINISHED):
@@ -254,7 +254,7 @@ def _runs(process: int) -> bool:
 
 
 def indented(document: object) -> str:
-    """Return a JSON document for people: indented, with lists of plain values on one line, but for long texts.
+    """Return indented JSON for people, with short lists of plain values on one line.
 
     >>> print(indented({"curve": [[10, 0.9], [0, 0.5]]}))
     {
@@ -278,7 +278,7 @@ _PLAIN_LIST = r'\[\s+((?:"(?:[^"\\]|\\.)*"|[^"\[\]{}])*?)\s+\]'
 
 
 def json_text(document: object, indent: int | None = 2) -> str:
-    """Return a document as JSON that every reader takes: null stands for numbers that are not finite.
+    """Return a document as standard JSON; null replaces numbers that are not finite, which JSON cannot express.
 
     >>> json_text({"a": [1.5, float("inf")]}, indent=None)
     '{"a": [1.5, null]}'
@@ -298,9 +298,9 @@ def _finite(value: object) -> object:
 
 
 def csv_text(text: str) -> str:
-    """Return a text for a cell of CSV: ``'`` before what a spreadsheet would take for a formula; numbers stay.
+    """Return the text of a CSV cell, with a leading ``'`` if a spreadsheet would read it as a formula.
 
-    Names of files stand in such cells, and may come from anywhere
+    Such cells hold names of files, which may come from untrusted sources
     (OWASP, `CSV injection <https://owasp.org/www-community/attacks/CSV_Injection>`_).
 
     >>> csv_text("=1+1"), csv_text("-1.5e3"), csv_text("-"), csv_text("gpt3-175B")

@@ -1,4 +1,4 @@
-"""A model from the ``config.json`` of Hugging Face Transformers: read as its family is declared, never guessed."""
+"""Convert a Hugging Face Transformers ``config.json`` to a model, as declared for its family, without guessing."""
 
 import warnings
 from collections.abc import Iterator, Mapping
@@ -16,10 +16,10 @@ from calculon.declarations.model import Model
 from calculon.declarations.quantised_weights import KEY, Quantised, quantised_weights
 
 USUAL_LENGTH = 8192
-"""Tokens of a sequence that most models of today are pre-trained with; longer contexts come at the end."""
+"""Sequence length in tokens of the main phase of pre-training of most current models; longer contexts follow later."""
 
 _OTHER_HEADS = ("Classification", "QuestionAnswering", "RewardModel")
-"""Parts of the names of architectures whose head is not that of a language model."""
+"""Parts of architecture names with a head other than a language-model head."""
 
 _FULL, _SLIDING, _CHUNKED = "full_attention", "sliding_attention", "chunked_attention"
 
@@ -27,17 +27,17 @@ _FULL, _SLIDING, _CHUNKED = "full_attention", "sliding_attention", "chunked_atte
 def from_huggingface(
     raw: object, file: str, *, name: str = "model", seq_size: int | None = None
 ) -> Model:
-    """Turn a configuration of Hugging Face Transformers into a model.
+    """Convert a configuration of Hugging Face Transformers to a model.
 
     Args:
-        raw: The document, as the parser gave it.
-        file: Where it came from, for messages.
-        name: What to call the model.
-        seq_size: Sequence length; the longest that the configuration states by default.
+        raw: The parsed document.
+        file: Source of the document, for messages.
+        name: Name of the model.
+        seq_size: Sequence length; by default the longest that the configuration states.
 
     Raises:
-        SpecError: For an unknown family, a feature that a model cannot express, or a missing or wrong value; it names
-            the key.
+        SpecError: For an unknown family, a feature that a model cannot express, or a missing or wrong value, with the
+            name of the key.
     """
     config, family = _open(raw, file)
     fields = _fields(config, family, {} if seq_size is None else {"seq_size": seq_size})
@@ -53,21 +53,23 @@ def from_huggingface(
 
 
 def document_of(raw: Mapping[Any, Any], file: str) -> dict[str, Any]:
-    """Return a configuration as the document of a model: its sequences are the longest that it states, with a warning.
+    """Return a configuration as a model document with the longest stated sequence length, and warn about the latter.
 
     Raises:
         SpecError: As :func:`from_huggingface`.
     """
     model = from_huggingface(dict(raw), file)
     if model.seq_size > USUAL_LENGTH:
-        note = f"{file}: sequences of {model.seq_size:,} tokens, the longest context that it states; for the usual "
+        note = (
+            f"{file}: sequences of {model.seq_size:,} tokens, its longest context; for the usual "
+        )
         note += f"length of pre-training: calculon import-model --seq-size {USUAL_LENGTH}"
         warnings.warn(printable(note), SpecWarning, stacklevel=2)
     return model.to_dict() | {"about": about_of(raw)}
 
 
 def source_of(raw: object) -> str:
-    """Describe a configuration briefly, for ``about`` of the model."""
+    """Return a short description of a configuration, for ``about`` of the model."""
     config = Configuration(raw if isinstance(raw, dict) else {}, "")
     of = config.get("_name_or_path")
     known = f" of {of}" if isinstance(of, str) and of else ""
@@ -78,11 +80,11 @@ def source_of(raw: object) -> str:
 WITHOUT_INDEXER = (
     "without the indexer of its sparse attention, so every token attends to all before it"
 )
-"""Note of a model whose queries attend to the keys that an indexer chooses."""
+"""Note on a model whose queries attend only to keys that an indexer selects."""
 
 
 def about_of(raw: object) -> dict[str, Any]:
-    """Return ``about`` of the model: the source, and the fields of a deployment that its released weights have."""
+    """Return ``about`` of the model: the source, and deployment fields with the types of its released weights."""
     types = released_types(raw)
     found: dict[str, Any] = {"source": source_of(raw)}
     if isinstance(raw, Mapping) and raw.get(INDEXED):
@@ -91,7 +93,7 @@ def about_of(raw: object) -> dict[str, Any]:
 
 
 def released_types(raw: object) -> Quantised | None:
-    """Return what a configuration says of narrow weights, which are of a deployment; None where it says nothing."""
+    """Return the low-precision weight types of a configuration, which belong to a deployment; None without any."""
     if not isinstance(raw, Mapping):
         return None
     inside = raw.get("text_config")
@@ -124,7 +126,7 @@ def _open(raw: object, file: str) -> tuple[Configuration, Family]:
 
 
 def _fields(config: Configuration, family: Family, stated: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of the model; those of `stated` are not read from the configuration."""
+    """Return the fields of the model; fields in `stated` are not read from the configuration."""
     problems = [*_features(config, family), *_other_values(config, family)]
     sources = family.fields | stated
     fields: dict[str, Any] = {}
@@ -139,6 +141,7 @@ def _fields(config: Configuration, family: Family, stated: dict[str, Any]) -> di
             fields[field] = source
     if problems:
         raise SpecError(config.file, list({p.field: p for p in reversed(problems)}.values())[::-1])
+    # Rules read other fields, so they run after all fields with a key of their own.
     fields |= {f: source(config, fields) for f, source in sources.items() if callable(source)}
     for key, field in family.equal.items():
         if config.get(key) not in (None, fields[field]):
@@ -147,11 +150,11 @@ def _fields(config: Configuration, family: Family, stated: dict[str, Any]) -> di
 
 
 def _features(config: Configuration, family: Family) -> Iterator[Problem]:
-    """Yield the features of a configuration that no model can express, or that its family is not known to have."""
+    """Yield features of a configuration that no model can express, or that its family is not known to have."""
     read = {source.name for source in family.fields.values() if isinstance(source, Key)}
     for key, feature in INEXPRESSIBLE.items():
         if key == KEY and quantised_weights(config.get(key)) is not None:
-            continue  # of how it is served, which is told
+            continue  # the type of served weights: reported as fields of a deployment
         if config.get(key) and key not in {*read, *family.reads}:
             wanted = f"a model without {feature}"
             yield Problem(config.path + key, wanted, shown(config.get(key)))
@@ -161,7 +164,7 @@ def _features(config: Configuration, family: Family) -> Iterator[Problem]:
 
 
 def _other_values(config: Configuration, family: Family) -> Iterator[Problem]:
-    """Yield the keys whose value is not one that a model can express."""
+    """Yield keys with a value that a model cannot express."""
     for key, values in family.only.items():
         if config.get(key) not in (None, *values):
             wanted = " or ".join(map(shown, values))
@@ -169,7 +172,7 @@ def _other_values(config: Configuration, family: Family) -> Iterator[Problem]:
 
 
 def _check(config: Configuration, fields: dict[str, Any]) -> None:
-    """Check the constraints between fields."""
+    """Check constraints between fields."""
     heads, groups = fields["attn_heads"], fields.get("kv_heads")
     if groups and heads % groups:
         found = f"{groups} for {heads} heads"
@@ -181,7 +184,7 @@ def _check(config: Configuration, fields: dict[str, Any]) -> None:
 
 
 def _windows(config: Configuration, family: Family, fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of windows of attention: none where every block attends to the whole sequence."""
+    """Return the fields of sliding-window attention; none if every block has full attention."""
     source = family.window
     window = 0
     if source is not None:
@@ -193,13 +196,14 @@ def _windows(config: Configuration, family: Family, fields: dict[str, Any]) -> d
         every = family.full_every(config, fields) if window else 1
     if every == 1:
         return {}
+    # A period longer than the model leaves no block with full attention.
     every = every if every <= fields["num_blocks"] else 0
     found = {"sliding_window": window, "full_attention_every": every}
     return found | {"chunked_window": True} if family.chunked else found
 
 
 def _full_every(config: Configuration, blocks: int, allowed: tuple[str, ...]) -> int:
-    """Return n where one in n blocks of ``layer_types`` attends to the whole sequence; 0 for none."""
+    """Return n if one in n blocks of ``layer_types`` has full attention; 0 for none."""
     types = config.get("layer_types")
     if not isinstance(types, list) or len(types) != blocks or any(t not in allowed for t in types):
         wanted = f"{' or '.join(allowed)} for each of {blocks} blocks"

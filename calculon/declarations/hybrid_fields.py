@@ -1,4 +1,4 @@
-"""Fields of models whose blocks do not all have attention with softmax, and what contradicts them."""
+"""Fields of hybrid models, in which some blocks lack softmax attention, and checks for contradictions between them."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -7,14 +7,14 @@ from calculon.base.errors import Problem
 from calculon.declarations.fields import optional_defaults
 
 LINEAR_KINDS = ("gated_delta", "mamba2", "lightning")
-"""Attention that is linear in the length of the sequence: a state of fixed size in place of the keys and values.
+"""Linear attention, with cost linear in the sequence length: a state of fixed size replaces the KV cache.
 
 Source: Yang et al., *Gated Delta Networks*, arXiv 2412.06464; Dao and Gu, *Mamba-2*, arXiv 2405.21060; Qin et al.,
 *Lightning Attention-2*, arXiv 2401.04658.
 """
 
 LETTERS = "M*-E"
-"""Parts of a ``layer_pattern``: linear attention, attention with softmax, MLP, experts.
+"""Parts of a ``layer_pattern``: linear attention, softmax attention, MLP, experts.
 
 Source: Megatron-LM, ``core/ssm/mamba_hybrid_layer_allocation.py``, ``--hybrid-override-pattern``.
 """
@@ -30,10 +30,10 @@ _OF_KIND: dict[str, tuple[str, ...]] = {
     "mamba2": ("ssm_heads", "ssm_head_dim", "ssm_state", "ssm_groups", "ssm_conv", "ssm_chunk"),
     "lightning": (),
 }
-"""Fields that say something of one kind of linear attention only."""
+"""Fields that apply to one kind of linear attention only."""
 
 _HEADS = {"gated_delta": ("linear_key_heads", "linear_value_heads"), "mamba2": ("ssm_heads",)}
-"""Those of them that have to be stated."""
+"""Fields of each kind that must be stated."""
 
 OF_LINEAR = ("linear_attention", *(name for names in _OF_KIND.values() for name in names))
 """Fields of linear attention."""
@@ -54,29 +54,29 @@ OF_SOFTMAX = (
     "attention_sinks",
     "attention_gate",
 )
-"""Fields that say something of attention with softmax only."""
+"""Fields that apply to softmax attention only."""
 
 _NOT_LINEAR = {
-    "causal": "its state has the tokens before",
-    "kv_lora_rank": "latents beside it are not modelled",
+    "causal": "its state holds only earlier tokens",
+    "kv_lora_rank": "latent attention in the other blocks is not modelled",
     "parallel_attention": "it shares no product with the MLP",
 }
-"""Fields that linear attention cannot be combined with, and why."""
+"""Fields that linear attention cannot be combined with, and the reason."""
 
 _NOT_IN_PARTS = {
-    "full_attention_every": "it says which block has what",
-    "first_k_dense": "it says which block has what",
-    "moe_layer_freq": "it says which block has what",
+    "full_attention_every": "it defines the kind of each block",
+    "first_k_dense": "it defines the kind of each block",
+    "moe_layer_freq": "it defines the kind of each block",
     "kv_lora_rank": "latents in parts of blocks are not modelled",
     "norms": "each part has one norm",
-    "parallel_attention": "its parts come one after the other",
-    "part": "it says which part each block is",
+    "parallel_attention": "its parts run one after the other",
+    "part": "it defines the part of each block",
 }
-"""The same of a pattern of parts."""
+"""Fields that a pattern of parts cannot be combined with, and the reason."""
 
 
 def hybrid_contradictions(model: Any) -> Iterator[Problem]:
-    """Yield the contradictions of linear attention, and of a pattern of parts, in a record of a model."""
+    """Yield contradictions of linear attention, and of a pattern of parts, in a model record."""
     yield from _of_other_kinds(model)
     if model.linear_attention != "none":
         yield from _of_linear(model)
@@ -89,7 +89,7 @@ def hybrid_contradictions(model: Any) -> Iterator[Problem]:
 
 
 def _stated(model: Any, names: Sequence[str], why: str, hint: str = "") -> Iterator[Problem]:
-    """Yield the fields of some names that do not have their default, and why they should."""
+    """Yield a problem for each named field that differs from its default, with the reason why it must not."""
     record: Any = type(model)
     defaults = optional_defaults(record)
     for name in names:
@@ -98,21 +98,21 @@ def _stated(model: Any, names: Sequence[str], why: str, hint: str = "") -> Itera
 
 
 def _text(value: Any) -> str:
-    """Return a value as a file has it."""
+    """Return a value in the notation of files."""
     return str(value).lower() if isinstance(value, bool) else str(value) or '""'
 
 
 def _of_other_kinds(model: Any) -> Iterator[Problem]:
-    """Yield what says something of another kind of linear attention than that of the model."""
+    """Yield fields of another kind of linear attention than the kind of the model."""
     kind = model.linear_attention
     for of, names in _OF_KIND.items():
         if of != kind:
             why = f"linear_attention is {kind}"
-            yield from _stated(model, names, why, f"it says something of {of}")
+            yield from _stated(model, names, why, f"it applies to {of} only")
 
 
 def _of_linear(model: Any) -> Iterator[Problem]:
-    """Yield what linear attention lacks, or cannot be combined with."""
+    """Yield fields that linear attention lacks or cannot be combined with."""
     kind = model.linear_attention
     for name in _HEADS.get(kind, ()):
         if not getattr(model, name):
@@ -128,18 +128,18 @@ def _of_linear(model: Any) -> Iterator[Problem]:
 
 
 def _of_period(model: Any) -> Iterator[Problem]:
-    """Yield the contradictions of linear attention in all blocks, or in all but one of so many."""
+    """Yield contradictions of linear attention in all blocks, or in all but one of every n."""
     every, kind = model.full_attention_every, model.linear_attention
     if every == 1 or every > model.num_blocks:
         wanted = f"0, or from 2 to num_blocks={model.num_blocks}, since linear_attention is {kind}"
         yield Problem("full_attention_every", wanted, str(every), "1 leaves no block with it")
     if every:
-        hint = "blocks with softmax attend to the whole sequence; layer_pattern knows windows"
+        hint = "blocks with softmax have full attention; layer_pattern supports windows"
         yield from _stated(model, ("sliding_window",), f"linear_attention is {kind}", hint)
 
 
 def _of_pattern(model: Any) -> Iterator[Problem]:
-    """Yield the contradictions of a pattern of parts with itself and with the other fields."""
+    """Yield contradictions of a pattern of parts with itself and with other fields."""
     pattern = model.layer_pattern
     if strange := sorted(set(pattern) - set(LETTERS)):
         hint = "M linear attention, * attention, - MLP, E experts"

@@ -8,14 +8,15 @@ _TEXT = r"([1-9][0-9]*)(-[1-9][0-9]*)*"
 
 
 class ListsOfCounts(Sequence[str]):
-    """The named values of a field that takes any list of counts; they are numbered as they come, the empty list first.
+    """Values of a field that takes any list of counts, numbered in order of appearance; the empty list is first.
 
-    A number stands for a list within one process only: files, tables and pickles hold the text.
+    A number identifies a list within one process only: files, tables and pickles hold the text.
     """
 
     wanted = "a list of counts of at least 1, such as [9, 8, 8, 7], or as text 9-8-8-7"
 
     def __init__(self) -> None:
+        # Columns of tables hold numbers, so each list that is read gets one.
         self._texts = [""]
         self._numbers = {"": 0}
 
@@ -33,7 +34,7 @@ class ListsOfCounts(Sequence[str]):
         return isinstance(value, str) and (not value or bool(re.fullmatch(_TEXT, value)))
 
     def index(self, value: str, start: int = 0, stop: int | None = None) -> int:
-        """Return the number of a list, a new one where it was never asked for."""
+        """Return the number of a list; a list not seen before gets a new number."""
         if value not in self:
             raise ValueError(value)
         if value not in self._numbers:
@@ -42,7 +43,7 @@ class ListsOfCounts(Sequence[str]):
         return self._numbers[value]
 
     def plain(self, value: Any) -> Any:
-        """Return a list as its text, anything else as it is."""
+        """Return a list as its text, any other value unchanged."""
         if isinstance(value, (list, tuple)) and all(type(one) is int for one in value):
             return "-".join(map(str, value))
         return value

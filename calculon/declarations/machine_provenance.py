@@ -1,4 +1,4 @@
-"""Provenance of a system: its processor, figures borrowed from other systems, and whether it was ever measured."""
+"""Provenance of a system: its processor, values borrowed from other systems, and whether it was ever measured."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -12,21 +12,21 @@ PARTS = {
     "links": "links within a node",
     "network": "network between nodes",
 }
-"""Parts of a system whose rates may be borrowed from another system, with the words for them on pages."""
+"""Parts of a system whose rates can be borrowed from another system, with their names on pages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """What ``about`` of a system file says about the origin of its figures.
+    """Statements of ``about`` in a system file on the origin of its values.
 
-    An overlay inherits it from its base: a cloud instance has the processor of the server that it is based on. A file
+    An overlay inherits them from its base: a cloud instance has the processor of the server that it is based on. A file
     of another processor states its own.
 
     Attributes:
-        processor: Processor as measurements name it (``H100-SXM5-80GB``); empty if the file does not say.
-        family: Generation of processors (``NVIDIA Hopper``); empty if the file does not say.
-        borrowed: Name of the system whose efficiencies and latencies are assumed, by part (:data:`PARTS`).
-        unmeasured: Whether no validated run and no measured kernel of the processor exists.
+        processor: Processor name as in measurements (``H100-SXM5-80GB``); empty if the file does not state it.
+        family: Generation of processors (``NVIDIA Hopper``); empty if the file does not state it.
+        borrowed: For each part (:data:`PARTS`) the system whose efficiencies and latencies are assumed.
+        unmeasured: True if no validated run and no measured kernel of the processor exists.
     """
 
     processor: str = ""
@@ -36,9 +36,9 @@ class Provenance:
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> "Provenance":
-        """Return the provenance that a system file states in ``about``; anything malformed counts as not stated.
+        """Return the provenance stated in ``about`` of a system file; malformed entries count as not stated.
 
-        A file that names no processor is one that nobody measured, unless it was calibrated.
+        A file without a processor name counts as unmeasured, unless it was calibrated.
         """
         about = document.get("about")
         stated: Mapping[str, Any] = about if isinstance(about, Mapping) else {}
@@ -62,13 +62,13 @@ class Provenance:
         return "; ".join(f"{_listed(parts)} of {system}" for system, parts in lenders.items())
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what a page has to mention: borrowed figures, and that the processor was never measured."""
+        """Return the members that a page must mention: borrowed values, and a processor that was never measured."""
         borrowed = {"borrowed": dict(self.borrowed)} if self.borrowed else {}
         return borrowed | ({"unmeasured": True} if self.unmeasured else {})
 
 
 def short_name(system: str) -> str:
-    """Return the processor of a system in short.
+    """Return the short name of the processor of a system.
 
     >>> short_name("h100_80g_sxm")
     'H100'

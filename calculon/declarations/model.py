@@ -1,4 +1,4 @@
-"""The model: the shape of a transformer of equal blocks."""
+"""The model: shape of a transformer, including grouped-query and latent attention, experts and hybrid blocks."""
 
 from collections.abc import Iterator
 from dataclasses import field, replace
@@ -12,26 +12,26 @@ from calculon.declarations.hybrid_fields import LINEAR_KINDS, hybrid_contradicti
 from calculon.declarations.origin import Origin
 
 PUBLISHED_FIELDS = ("hidden", "feedforward", "seq_size", "attn_heads", "attn_size", "num_blocks")
-"""The fields of the published tool: alone they mean its block, as GPT-3 has it."""
+"""Fields of the published tool; alone they describe its block, a GPT-3 block."""
 
 GATED = ("swiglu", "geglu")
-"""Activations of one product that scale another (Shazeer, *GLU variants*, arXiv 2002.05202)."""
+"""Gated activations, in which one product scales another (Shazeer, *GLU variants*, arXiv 2002.05202)."""
 
 PARTS = ("block", "attention", "mlp", "linear")
 """Kinds of the ``num_blocks`` equal blocks: a whole transformer block, or a part of one."""
 
 LATENT_WIDTHS = ("qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
-"""Widths of a head of latent attention: of query and key without and with rotary positions, and of a value."""
+"""Head widths of latent attention: query and key without and with rotary positions, and value."""
 
 _NOT_LATENT = {
-    "kv_heads": "every query head has a key and a value of its own",
+    "kv_heads": "every query head has its own key and value",
     "qk_norm": "the latents are normalised",
-    "rotary": "qk_rope_head_dim states what is turned",
+    "rotary": "qk_rope_head_dim states the width with rotary positions",
     "qkv_bias": "no projection to or from a latent has a bias",
-    "parallel_attention": "the MLP cannot share a product with what reads latents",
-    "attention_gate": "queries come from a latent, and no gate beside them",
+    "parallel_attention": "the MLP cannot share a product with projections of latents",
+    "attention_gate": "queries come from a latent, without a gate",
 }
-"""Fields that say nothing of latent attention, and why."""
+"""Fields that do not apply to latent attention, and the reason."""
 
 OF_EXPERTS = (
     "experts_per_token",
@@ -46,18 +46,18 @@ OF_EXPERTS = (
     "router_groups",
     "router_group_topk",
 )
-"""Fields that say something of experts only."""
+"""Fields that apply to experts only."""
 
 _OF_ENDS = ("vocab", "tied", "positions", "embedding_norm", "head_bias", "mtp_layers")
-"""Fields of embedding and LM head, which a chain of parts does not have."""
+"""Fields of embedding and LM head, which a stack of single parts lacks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model(Displayed):
     """Shape of a transformer (the *application* of the published tool).
 
-    The optional fields need the corrected edition. Embedding, head and loss count when ``vocab`` is stated.
-    With another ``part`` than a whole block, fields of what is left out do not count.
+    Optional fields need the corrected edition. Embedding, head and loss count if ``vocab`` is stated. With another
+    ``part`` than a whole block, fields of the missing parts do not count.
     """
 
     unknown_keys: ClassVar[str] = "warning"
@@ -102,7 +102,7 @@ class Model(Displayed):
         default=0,
     )
     kv_lora_rank: int = declare(
-        "width of the latent that keys and values are projected to and from (multi-head latent attention); 0: none",
+        "width of the latent of keys and values (multi-head latent attention); 0: none",
         unit="elements",
         at_least=0,
         default=0,
@@ -114,7 +114,7 @@ class Model(Displayed):
         default=0,
     )
     qk_rope_head_dim: int = declare(
-        "with kv_lora_rank: width of a query head with rotary positions, and of the key part that all heads share",
+        "with kv_lora_rank: width of a query head with rotary positions, and of the key part shared by all heads",
         unit="elements",
         at_least=0,
         default=0,
@@ -131,13 +131,13 @@ class Model(Displayed):
     )
     dropout: bool = declare("dropout after attention, MLP and softmax", default=True)
     rotary: float = declare(
-        "share of each query and key head that rotary position embeddings turn; 0: none",
+        "share of each query and key head with rotary position embeddings; 0: none",
         at_least=0,
         at_most=1,
         default=0.0,
     )
     causal: bool = declare(
-        "tokens attend to those before them only; flash attention skips the others", default=True
+        "tokens attend to earlier tokens only; flash attention skips the others", default=True
     )
     sliding_window: int = declare(
         "tokens that a token attends to in blocks with a sliding window; 0: no such blocks",
@@ -146,38 +146,38 @@ class Model(Displayed):
         default=0,
     )
     full_attention_every: int = declare(
-        "with a sliding window or linear attention: one block in so many attends to the whole sequence; 0: none does",
+        "with a sliding window or linear attention: one of every N blocks has full attention; 0: none",
         at_least=0,
         default=0,
     )
     chunked_window: bool = declare(
-        "with a sliding window: windows restart, and tokens attend within chunks of so many tokens",
+        "with a sliding window: windows restart, and tokens attend within chunks of the window's width",
         default=False,
     )
     attention_sinks: bool = declare(
-        "each query head may attend to nothing: the softmax has a learned term besides the keys",
+        "attention sinks: the softmax of each query head has a learned term in addition to the keys",
         default=False,
     )
     attention_gate: bool = declare(
-        "each query head has a gate, projected with the queries, whose sigmoid scales what attention gives",
+        "each query head has a gate, projected with the queries; its sigmoid scales the output of attention",
         default=False,
     )
     linear_attention: str = declare(
-        "attention of blocks without softmax, linear in the length of the sequence: gated delta rule, Mamba-2, or "
+        "attention of blocks without softmax, with cost linear in the sequence length: gated delta rule, Mamba-2, or "
         "lightning attention with attn_heads of attn_size",
         choices=("none", *LINEAR_KINDS),
         default="none",
     )
     layer_pattern: str = declare(
-        "a letter for each block, which is then one part with one norm: M linear attention, * attention, - MLP, E "
-        "experts; empty: every block has attention and then an MLP or experts",
+        "one letter per block, which is then a single part with one norm: M linear attention, * attention, - MLP, E "
+        "experts; empty: every block has attention followed by an MLP or experts",
         default="",
     )
     linear_key_heads: int = declare(
         "with gated_delta: heads of queries and keys", at_least=0, default=0
     )
     linear_value_heads: int = declare(
-        "with gated_delta: heads of values, several for each key head", at_least=0, default=0
+        "with gated_delta: heads of values, several per key head", at_least=0, default=0
     )
     linear_key_dim: int = declare(
         "with gated_delta: width of a query or key head", unit="elements", at_least=1, default=128
@@ -199,7 +199,7 @@ class Model(Displayed):
         "with mamba2: size of the state of each element of a head", at_least=1, default=128
     )
     ssm_groups: int = declare(
-        "with mamba2: groups of heads that share what writes and reads the state",
+        "with mamba2: groups of heads that share the projections that write and read the state",
         at_least=1,
         default=8,
     )
@@ -207,13 +207,13 @@ class Model(Displayed):
         "with mamba2: tokens of the short convolution", unit="tokens", at_least=1, default=4
     )
     ssm_chunk: int = declare(
-        "with mamba2: tokens of a chunk, between which states are handed on",
+        "with mamba2: tokens of a chunk; states are passed from chunk to chunk",
         unit="tokens",
         at_least=1,
         default=128,
     )
     num_experts: int = declare(
-        "experts of each block that has some, in place of one MLP; 0: none",
+        "experts per block with experts, in place of one MLP; 0: none",
         at_least=0,
         default=0,
     )
@@ -224,43 +224,45 @@ class Model(Displayed):
         "inner width of an expert; 0: feedforward", unit="elements", at_least=0, default=0
     )
     shared_feedforward: int = declare(
-        "inner width of all shared experts together, which every token passes; 0: none",
+        "total inner width of the shared experts, which process every token; 0: none",
         unit="elements",
         at_least=0,
         default=0,
     )
     shared_gate: bool = declare(
-        "a gate per token scales what the shared experts add", default=False
+        "a gate per token scales the output of the shared experts", default=False
     )
     first_k_dense: int = declare(
-        "leading blocks that have an MLP of width feedforward in place of experts",
+        "leading dense blocks, with an MLP of width feedforward in place of experts",
         at_least=0,
         default=0,
     )
     moe_layer_freq: int = declare(
-        "after the leading dense blocks one block in so many has experts, the last of each group; the others an MLP",
+        "after the leading dense blocks, the last of every N blocks has experts; the others have an MLP",
         at_least=1,
         default=1,
     )
     router_bias: bool = declare("the router has a bias per expert", default=False)
     expert_bias: bool = declare("the products of experts have a bias", default=False)
     moe_latent: int = declare(
-        "width of a latent that routed experts read and write, projected from and to hidden; 0: hidden itself",
+        "width of the latent that routed experts read and write, projected from and to hidden; 0: hidden itself",
         unit="elements",
         at_least=0,
         default=0,
     )
     router_groups: int = declare(
-        "groups of experts, of which the router first chooses some for each token (node-limited routing), so that less "
-        "is sent; 0: none",
+        "groups of experts; for each token the router first selects some groups (node-limited routing), which reduces "
+        "traffic; 0: none",
         at_least=0,
         default=0,
     )
     router_group_topk: int = declare(
-        "with router_groups: groups that a token's experts are in at most", at_least=0, default=0
+        "with router_groups: largest number of groups with experts of one token",
+        at_least=0,
+        default=0,
     )
     vocab: int = declare(
-        "vocabulary; 0: embedding, head and loss are left out",
+        "vocabulary; 0: without embedding, head and loss",
         unit="tokens",
         at_least=0,
         default=0,
@@ -271,13 +273,13 @@ class Model(Displayed):
     )
     embedding_norm: bool = declare("a norm follows the embedding", default=False)
     mtp_layers: int = declare(
-        "modules after the blocks that predict one further token each in training (multi-token prediction)",
+        "multi-token prediction modules after the blocks; each predicts one further token in training",
         at_least=0,
         default=0,
     )
     part: str = declare(
-        "what each block is: all of it; attention or MLP alone, with neither norm nor residual sum; or one linear "
-        "layer, hidden wide, and its activation",
+        "content of each block: all of it; attention or MLP alone, without norm and residual sum; or one linear layer "
+        "of width hidden and its activation",
         choices=PARTS,
         default="block",
     )
@@ -291,12 +293,12 @@ class Model(Displayed):
             raise SpecError("Model", problems)
 
     def _contradictions(self) -> Iterator[Problem]:
-        """Yield the contradictions between fields."""
+        """Yield contradictions between fields."""
         counts = (1, 2) if self.parallel_attention else (2, 4)
         if self.norms not in counts:
             kind = "attention and MLP" if self.parallel_attention else "attention, then MLP"
             wanted = f"{counts[0]} or {counts[1]}, in a block of {kind}"
-            hint = "parallel_attention says which of the two a block is"
+            hint = "parallel_attention selects the kind of block"
             yield Problem("norms", wanted, str(self.norms), hint)
         if self.kv_heads and self.attn_heads % self.kv_heads:
             yield Problem(
@@ -315,7 +317,7 @@ class Model(Displayed):
             yield Problem("vocab", wanted, str(self.vocab))
         if self.mtp_layers and not self.vocab:
             wanted = "0, since vocab is 0: a module looks up tokens, and predicts one"
-            hint = "vocab states how many words there are"
+            hint = "vocab states the number of words"
             yield Problem("mtp_layers", wanted, str(self.mtp_layers), hint)
         if self.part == "linear" and self.feedforward != self.hidden:
             wanted = f"hidden={self.hidden}, since part=linear is one square product"
@@ -327,17 +329,17 @@ class Model(Displayed):
             yield Problem("activation", wanted, self.activation, "part: mlp may have a gate")
 
     def _latent_contradictions(self) -> Iterator[Problem]:
-        """Yield the contradictions of multi-head latent attention: what has no effect, or is another attention."""
+        """Yield contradictions of multi-head latent attention: fields without effect, or of another attention."""
         if not self.latent:
             for name in ("q_lora_rank", *LATENT_WIDTHS):
                 if value := getattr(self, name):
                     wanted = "0, since kv_lora_rank is 0: attention without latents"
-                    yield Problem(name, wanted, str(value), "kv_lora_rank states their width")
+                    yield Problem(name, wanted, str(value), "kv_lora_rank states the latent width")
             return
         for name in LATENT_WIDTHS:
             if not getattr(self, name):
                 wanted = f"at least 1, since kv_lora_rank={self.kv_lora_rank}"
-                yield Problem(name, wanted, "0", "config.json has it under this name")
+                yield Problem(name, wanted, "0", "config.json states it under this name")
         if self.attn_size != (width := self.qk_nope_head_dim + self.qk_rope_head_dim):
             wanted = f"qk_nope_head_dim + qk_rope_head_dim = {width}, the width of a query head"
             yield Problem("attn_size", wanted, str(self.attn_size))
@@ -351,7 +353,7 @@ class Model(Displayed):
 
     @property
     def latent(self) -> bool:
-        """Whether keys and values come from a latent that is narrower than they are (DeepSeek-V2, arXiv 2405.04434)."""
+        """True for latent attention: keys and values come from a narrower latent (DeepSeek-V2, arXiv 2405.04434)."""
         return self.kv_lora_rank > 0
 
     @property
@@ -360,15 +362,15 @@ class Model(Displayed):
         return self.v_head_dim if self.latent else self.attn_size
 
     def _without_experts(self) -> Iterator[Problem]:
-        """Yield fields of experts that have no effect, as there are none."""
+        """Yield fields of experts that have no effect because there are none."""
         defaults = optional_defaults(Model)
         for name in OF_EXPERTS:
             if (value := getattr(self, name)) != defaults[name]:
                 wanted = f"{str(defaults[name]).lower()}, since num_experts is 0"
-                yield Problem(name, wanted, str(value).lower(), "num_experts states the experts")
+                yield Problem(name, wanted, str(value).lower(), "num_experts states their number")
 
     def _of_experts(self) -> Iterator[Problem]:
-        """Yield contradictions of fields with experts."""
+        """Yield contradictions between fields of experts."""
         if self.experts_per_token > self.num_experts:
             wanted = f"at most num_experts={self.num_experts}"
             yield Problem("experts_per_token", wanted, str(self.experts_per_token))
@@ -385,13 +387,13 @@ class Model(Displayed):
         yield from self._of_router_groups()
         if self.mlp_bias and not self.mixes_kinds:
             wanted = "false, since experts take the place of the MLP"
-            yield Problem("mlp_bias", wanted, "true", "expert_bias is that of experts")
+            yield Problem("mlp_bias", wanted, "true", "expert_bias is the bias of experts")
         if self.parallel_attention:
             wanted = "false, since experts read what attention has written"
             yield Problem("parallel_attention", wanted, "true")
 
     def _without_blocks_of_experts(self) -> Iterator[Problem]:
-        """Yield fields of a pattern that leave no block with experts."""
+        """Yield fields of the block pattern that leave no block with experts."""
         if self.first_k_dense >= self.num_blocks:
             wanted = f"less than num_blocks={self.num_blocks}, since the blocks after these have the experts"
             yield Problem("first_k_dense", wanted, str(self.first_k_dense))
@@ -400,7 +402,7 @@ class Model(Displayed):
             yield Problem("moe_layer_freq", wanted, str(self.moe_layer_freq))
 
     def _of_router_groups(self) -> Iterator[Problem]:
-        """Yield contradictions of the groups of experts that the router chooses from."""
+        """Yield contradictions of the groups of experts that the router selects from."""
         groups, limit = self.router_groups, self.router_group_topk
         if not groups:
             if limit:
@@ -413,20 +415,21 @@ class Model(Displayed):
             return
         if not 0 < limit < groups:
             wanted = f"from 1 to less than router_groups={groups}"
-            hint = "without a limit leave both fields out"
+            hint = "leave out both fields if there is no limit"
             yield Problem("router_group_topk", wanted, str(limit), hint)
             return
+        # The selected groups together must hold enough experts for a token, rounded up to whole groups.
         least = -(-self.experts_per_token * groups // self.num_experts)
         if limit < least:
             wanted = (
-                f"at least {least}, so that there are experts_per_token={self.experts_per_token} "
+                f"at least {least}, to have experts_per_token={self.experts_per_token} "
                 f"in groups of {self.num_experts // groups}"
             )
             yield Problem("router_group_topk", wanted, str(limit))
 
     @property
     def extensions(self) -> dict[str, Any]:
-        """The optional fields that do not have their default: what edition sc23 cannot express."""
+        """Optional fields whose value is not the default; edition sc23 cannot express them."""
         defaults = optional_defaults(Model)
         return {name: v for name in defaults if (v := getattr(self, name)) != defaults[name]}
 
@@ -437,42 +440,42 @@ class Model(Displayed):
 
     @property
     def groups_queries(self) -> bool:
-        """Whether several query heads share each of several key/value heads."""
+        """True for grouped-query attention: several query heads share each of several key/value heads."""
         return self.kv_heads not in (0, 1, self.attn_heads)
 
     @property
     def gated(self) -> bool:
-        """Whether the MLP has a gate: two column-split products in place of one."""
+        """True if the MLP has a gate: two column-split products in place of one."""
         return self.activation in GATED
 
     @property
     def has_experts(self) -> bool:
-        """Whether its blocks have experts in place of an MLP."""
+        """True if some blocks have experts in place of an MLP."""
         return self.num_experts > 0 and self.part in ("block", "mlp")
 
     @property
     def mixes(self) -> bool:
-        """Whether they have several experts, of which each token passes some."""
+        """True if there are several experts, some of which process each token."""
         return self.has_experts and self.num_experts > 1
 
     @property
     def in_parts(self) -> bool:
-        """Whether each block is one part with one norm, as ``layer_pattern`` says."""
+        """True if each block is a single part with one norm, as ``layer_pattern`` states."""
         return self.layer_pattern != ""
 
     @property
     def has_linear(self) -> bool:
-        """Whether some of its blocks have linear attention."""
+        """True if some blocks have linear attention."""
         return self.linear_attention != "none" and self.part in ("block", "attention")
 
     @property
     def recomputes_operators(self) -> bool:
-        """Whether ``recompute_modules=ops`` has operators to recompute: blocks are an attention and then an MLP."""
+        """True if ``recompute_modules=ops`` has operators to recompute: each block is attention followed by an MLP."""
         return self.part == "block" and not self.parallel_attention
 
     @property
     def has_softmax(self) -> bool:
-        """Whether some of its blocks have attention with softmax."""
+        """True if some blocks have softmax attention."""
         if self.in_parts:
             return "*" in self.layer_pattern
         linear = self.has_linear and not self.full_attention_every
@@ -480,11 +483,11 @@ class Model(Displayed):
 
     @property
     def mixes_linear(self) -> bool:
-        """Whether some of its blocks have linear attention, and others attention with softmax in its place."""
+        """True if some blocks have linear attention and others softmax attention."""
         return self.has_linear and not self.in_parts and self.full_attention_every > 0
 
     def linear_block(self, number: int) -> bool:
-        """Whether the block of a number, counted from 0, has linear attention: the last of each group has softmax.
+        """Return True if a block (numbered from 0) has linear attention; the last of each group has softmax.
 
         Source: Qwen3-Next and MiniMax-Text-01, ``config.json``, ``full_attention_interval`` and ``attn_type_list``.
         """
@@ -495,18 +498,18 @@ class Model(Displayed):
 
     @property
     def mixes_kinds(self) -> bool:
-        """Whether some of its blocks have experts, and others an MLP in their place."""
+        """True if some blocks have experts and others an MLP."""
         if self.in_parts:
             return "E" in self.layer_pattern and "-" in self.layer_pattern
         return self.has_experts and (self.first_k_dense > 0 or self.moe_layer_freq > 1)
 
     @property
     def mixes_windows(self) -> bool:
-        """Whether some of its blocks have a sliding window, and others attend to the whole sequence."""
+        """True if some blocks have a sliding window and others full attention."""
         return self.attends and self.sliding_window > 0 and self.full_attention_every > 1
 
     def windowed_block(self, number: int) -> bool:
-        """Whether the block of a number, counted from 0, has a sliding window: the last of each group has none.
+        """Return True if a block (numbered from 0) has a sliding window; the last of each group has none.
 
         Source: Gemma Team, arXiv 2503.19786, section 2; gpt-oss and Llama 4, ``config.json``, ``layer_types``.
         """
@@ -514,7 +517,7 @@ class Model(Displayed):
         return self.sliding_window > 0 and not (every and (number + 1) % every == 0)
 
     def expert_block(self, number: int) -> bool:
-        """Whether the block of a number, counted from 0, has experts.
+        """Return True if a block (numbered from 0) has experts.
 
         Source: DeepSeek-V3, arXiv 2412.19437, section 4.2 (``first_k_dense_replace``); Llama 4, ``config.json``,
         ``interleave_moe_layer_step``, whose blocks ``step - 1``, ``2 step - 1``, ... have the experts.
@@ -531,35 +534,35 @@ class Model(Displayed):
 
     @property
     def attends(self) -> bool:
-        """Whether a block has attention with ``attn_heads``: with softmax, or lightning attention."""
+        """True if a block has attention with ``attn_heads``: softmax or lightning attention."""
         return self.has_softmax or (self.has_linear and self.linear_attention == "lightning")
 
     @property
     def feeds_forward(self) -> bool:
-        """Whether a block has products of the MLP."""
+        """True if a block has the products of an MLP."""
         if self.in_parts:
             return "-" in self.layer_pattern or "E" in self.layer_pattern
         return self.part != "attention"
 
     @property
     def biased_output(self) -> bool:
-        """Whether any product that tensor parallelism splits by rows has a bias."""
+        """True if a product that tensor parallelism splits by rows has a bias."""
         if self.part == "linear":
             return False
         return (self.attends and self.out_bias) or (self.feeds_forward and self.mlp_bias)
 
     def executed(self, *, training: bool) -> "Model":
-        """Return what of the model is executed: modules that predict further tokens only in training.
+        """Return the executed part of the model: multi-token prediction modules run only in training.
 
         Source: DeepSeek-V3, arXiv 2412.19437, section 2.2: in inference the modules can be discarded.
         """
         return self if training or not self.mtp_layers else replace(self, mtp_layers=0)
 
     def only(self, part: str) -> "Model":
-        """Return a chain of one part of this model's blocks, without embedding and LM head.
+        """Return a stack of one part of this model's blocks, without embedding and LM head.
 
         Raises:
-            SpecError: Where the part does not exist: a linear layer needs ``feedforward`` equal to ``hidden``, and no
+            SpecError: If the part does not exist: a linear layer needs ``feedforward`` equal to ``hidden``, and no
                 gate.
         """
         if part == "block":
@@ -572,5 +575,5 @@ class Model(Displayed):
         return Model(**{name: getattr(self, name) for name in PUBLISHED_FIELDS}, name=self.name)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as in a model file: the published six, then those that differ from their default."""
+        """Return the fields as in a model file: the published six, then fields that differ from their default."""
         return {name: getattr(self, name) for name in PUBLISHED_FIELDS} | self.extensions

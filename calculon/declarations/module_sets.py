@@ -1,4 +1,4 @@
-"""Sets of modules that the backward pass computes again: ``[mla_up_proj, moe_act]`` or ``mla_up_proj+moe_act``.
+"""Sets of modules for activation recomputation: ``[mla_up_proj, moe_act]`` or ``mla_up_proj+moe_act``.
 
 Source: Megatron-LM, ``--recompute-modules`` (``core/transformer/transformer_config.py``).
 """
@@ -18,7 +18,7 @@ ALONE = {
     "mlp": ("mlp",),
     "ops": (),
 }
-"""Values that are no set of Megatron-LM, or older than sets, with the modules that they have."""
+"""Values that are not sets of Megatron-LM, or older than sets, with their modules."""
 
 MODULES = (
     "norm",
@@ -30,15 +30,16 @@ MODULES = (
     "moe",
     "gdn_norm_out",
 )
-"""Modules of a set, in the order in which it is written."""
+"""Modules of a set, in the order of its text."""
 
 ALIASES = {"layernorm": "norm"}
-"""Other names of modules."""
+"""Alternative names of modules."""
 
 INSIDE = {"moe": ("moe_act", "shared_experts")}
-"""Modules that are part of another one, and do not stand beside it."""
+"""Modules that are part of another module, and so cannot be listed together with it."""
 
 _SETS = {
+    # All sets are enumerated once (fewer than 2**8), so that a column of a table can hold the number of a set.
     "+".join(members): members
     for count in range(1, len(MODULES) + 1)
     for members in combinations(MODULES, count)
@@ -58,7 +59,7 @@ def modules_of(value: str) -> frozenset[str]:
 
 
 def written(modules: Collection[str]) -> str:
-    """Return the value of ``recompute_modules`` that names a set of :data:`MODULES`.
+    """Return the value of ``recompute_modules`` for a set of :data:`MODULES`.
 
     >>> written({"moe_act", "norm"})
     'norm+moe_act'
@@ -67,12 +68,12 @@ def written(modules: Collection[str]) -> str:
 
 
 class ModuleSets(NamedValues):
-    """The values of ``recompute_modules``: the older names, and every set in one order of its modules."""
+    """Values of ``recompute_modules``: the older names, and every set, with its modules in a fixed order."""
 
     __slots__ = ()
 
     def __new__(cls) -> "ModuleSets":
-        """Make the one list of all values."""
+        """Create the list of all values."""
         return super().__new__(cls, _MEMBERS)
 
     @property
@@ -87,7 +88,7 @@ class ModuleSets(NamedValues):
         return tuple(dict.fromkeys((*ALONE, *MODULES, *sets)))
 
     def plain(self, value: Any) -> Any:
-        """Return a set as it is held, whatever the order of its modules and however it is written.
+        """Return a set in stored form, for any order and notation of its modules.
 
         >>> ModuleSets().plain(["moe_act", "layernorm"])
         'norm+moe_act'
@@ -99,7 +100,7 @@ class ModuleSets(NamedValues):
         return value
 
     def code(self, value: object) -> int:
-        """Return the place of a value as it is held; -1 where it is none."""
+        """Return the number of a value in stored form; -1 for anything else."""
         return _CODES.get(value, -1) if isinstance(value, str) else -1
 
     def hint(self, value: object) -> str | None:
@@ -111,10 +112,10 @@ class ModuleSets(NamedValues):
             return ""
         found = {ALIASES.get(str(name).strip(), str(name).strip()) for name in names}
         for whole, parts in INSIDE.items():
-            if whole in found and (beside := [part for part in parts if part in found]):
-                return f"leave out {' and '.join(beside)}: part of {whole}"
-        if beside := sorted(found & {*ALONE} - {*MODULES}):
-            return f"{beside[0]} stands alone"
+            if whole in found and (nested := [part for part in parts if part in found]):
+                return f"leave out {' and '.join(nested)}: part of {whole}"
+        if exclusive := sorted(found & {*ALONE} - {*MODULES}):
+            return f"{exclusive[0]} cannot be combined with others"
         known = (*MODULES, *ALIASES)
         return next((nearest_choice(one, known) for one in sorted(found) if one not in known), "")
 
@@ -128,7 +129,7 @@ class ModuleSets(NamedValues):
 
 
 def _ordered(names: Any, given: Any) -> Any:
-    """Return names of modules as the text of their set; what is given where they are none."""
+    """Return the text of a set of modules; return `given` if the names are not a valid set."""
     stripped = [one.strip() for one in names]
     members = [ALIASES.get(one, one) for one in stripped]
     if not members:

@@ -1,4 +1,4 @@
-"""Named values of the fields of an execution, and how many bytes their types of numbers have."""
+"""Named values of execution fields, and the number of bytes of their data types."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -12,10 +12,10 @@ MATMUL_BYTES = DATATYPE_BYTES | {"tfloat32": 4}
 """Bytes per operand element of each type of matrix arithmetic; TF32 reads 4-byte operands."""
 
 ENGINE_BYTES: Mapping[str, float] = MATMUL_BYTES | {FLOAT4: FLOAT4_BYTES}
-"""Those of each type that matrix engines have: arithmetic in 4 bits needs a recipe."""
+"""Bytes per operand element of each type that matrix engines support; arithmetic in 4 bits needs a recipe."""
 
 OPTIMIZERS = ("adam", "adam_8bit", "lion", "sgd_momentum", "sgd", "adafactor", "muon")
-"""Optimizers whose step is known."""
+"""Supported optimizers."""
 
 MASTER_BYTES: Final = 4
 """Bytes of a master copy of a weight, and of a gradient in the arithmetic of a step."""
@@ -30,16 +30,16 @@ def arithmetic_type(datatype: str, matmul_dtype: str) -> str:
 
 
 def multiplied(matmul_dtype: str, fp8_recipe: str) -> str:
-    """Return the ``matmul_dtype`` by which all else has its type: operands of every recipe are at most of 8 bits."""
+    """Return the ``matmul_dtype`` that determines all other types: float8 under every recipe (at most 8 bits)."""
     return matmul_dtype if fp8_recipe == NO_RECIPE else FLOAT8
 
 
 PRODUCT_FIELDS = ("datatype", "matmul_dtype", "fp8_recipe")
-"""Fields of an execution that say the type of products: the arguments of :func:`product_type`."""
+"""Execution fields that determine the type of products: the arguments of :func:`product_type`."""
 
 
 def product_type(datatype: str, matmul_dtype: str, fp8_recipe: str) -> str:
-    """Return the type in which products with weights are computed, under a recipe as without one."""
+    """Return the type in which products with weights are computed, with or without a recipe."""
     if fp8_recipe != NO_RECIPE:
         return RECIPES[fp8_recipe].product
     return arithmetic_type(datatype, matmul_dtype)
@@ -52,7 +52,7 @@ def result_bytes(datatype: str, matmul_dtype: str) -> int:
 
 
 ATTENTION_KERNELS = ("flash1", "triton", "flash2", "flash3", "cudnn")
-"""Kernels of fused attention: FlashAttention 1 to 3, the first one in Triton (Dao's of 2022), and that of cuDNN."""
+"""Fused attention kernels: FlashAttention 1 to 3, FlashAttention 1 in Triton (Dao, 2022), and cuDNN's kernel."""
 
 SHARDING = {
     "0": "DDP",
@@ -62,13 +62,13 @@ SHARDING = {
     "fsdp": "FSDP",
     "owner": "owned layers",
 }
-"""What replicas share, and its name in the field."""
+"""State sharded over replicas, and its common name."""
 
 ZERO_STAGES = ("auto", *SHARDING)
 """Data-parallel strategies: DDP, ZeRO-n, FSDP, layer-wise sharding; auto is the published one."""
 
 SPLIT_WEIGHTS = ("3", "fsdp", "owner")
-"""Data-parallel strategies with which a rank keeps its share of the weights only."""
+"""Data-parallel strategies in which a rank keeps only its share of the weights."""
 
 COLLECTIVES = (
     "published",
@@ -91,10 +91,10 @@ ENDS_AS_BLOCKS = {
     "head_as_block": (0, 1),
     "both_as_blocks": (1, 1),
 }
-"""Layouts of pipelines in which embedding and output head count as so many blocks."""
+"""Pipeline layouts in which embedding and output head count as a number of blocks."""
 
 PP_LAYOUTS = ("uniform", "balanced", *ENDS_AS_BLOCKS)
-"""How blocks are laid out over the stages of a pipeline."""
+"""Layouts of blocks over pipeline stages."""
 
 SCHEDULE_NAMES = {
     "1f1b": "1F1B",
@@ -105,35 +105,35 @@ SCHEDULE_NAMES = {
     "dualpipe": "DualPipe",
     "dualpipev": "DualPipeV",
 }
-"""What papers call the orders of passes of a pipeline that trains."""
+"""Names of pipeline schedules in the literature."""
 
 PP_SCHEDULES = tuple(SCHEDULE_NAMES)
-"""These orders; the first is that of an execution that states none."""
+"""Pipeline schedules of training; the first is the default."""
 
 OTHER_SCHEDULES = {name: SCHEDULE_NAMES[name] for name in PP_SCHEDULES[1:]}
-"""The names of those that are worth a word."""
+"""Names of the schedules other than the default."""
 
 TURNING_SCHEDULES = ("zbv", "dualpipev")
-"""Those of which microbatches go through the ranks and back: in a V, each rank has two chunks of the model."""
+"""Schedules in which microbatches pass the ranks in a V: each rank has two chunks of the model."""
 
 PAIRED_SCHEDULES = ("dualpipe", "dualpipev")
-"""Those that run forward and backward passes beside each other by themselves."""
+"""Schedules that overlap forward and backward passes by themselves."""
 
 FOLDED_SCHEDULES = (*TURNING_SCHEDULES, "dualpipe")
-"""Those of which a rank has two parts that lie opposite each other in the model: its first and last are on one rank."""
+"""Schedules in which a rank has two opposite parts of the model: the first and last parts share a rank."""
 
 SIMULATED_SCHEDULES = ("zb_h2", *FOLDED_SCHEDULES)
-"""Those whose time is simulated where stages are not alike."""
+"""Schedules whose time is simulated if stages differ."""
 
 EP_OVERLAPS = ("none", "1f1b", "two_batch")
-"""What runs beside dispatch and combine of experts: nothing, another microbatch, or the other half of the same one."""
+"""Overlap of expert dispatch and combine: none, another microbatch, or the other half of the same microbatch."""
 
 LAUNCH_MODES = ("eager", "compile", "graph", "blocking")
-"""Ways in which a host launches kernels."""
+"""Modes of launching kernels from the host."""
 
 PUBLISHED, CORRECTED = "sc23", "corrected"
 EDITION_NAMES = (PUBLISHED, CORRECTED)
-"""Editions of the cost model; the first is that of an execution that names none."""
+"""Editions of the cost model; the first is the default."""
 
 PRESETS = (
     "published",
@@ -146,37 +146,37 @@ PRESETS = (
     "llm-foundry",
     "huggingface",
 )
-"""Presets of the catalog (:mod:`calculon.declarations.presets`): published forms, what all frameworks share,
+"""Presets of the catalog (:mod:`calculon.declarations.presets`): published forms, options shared by all frameworks,
 frameworks."""
 
 CP_EXCHANGES = ("p2p", "all_gather", "a2a", "a2a_p2p")
-"""Ways in which ranks with parts of a sequence come to the keys and values of all of it."""
+"""Exchanges that bring the keys and values of a whole sequence to context-parallel ranks."""
 
 RINGS = ("p2p", "a2a_p2p")
-"""Those in which keys and values go round a ring."""
+"""Exchanges in which keys and values circulate in a ring."""
 
 HEAD_EXCHANGES = ("a2a", "a2a_p2p")
-"""Those in which ranks exchange heads for parts of sequences."""
+"""Exchanges of heads for parts of sequences (all-to-all)."""
 
 BETWEEN_PARTS = tuple(name for name in CP_EXCHANGES if name != "a2a")
-"""Those in which a rank has queries of its own part of a sequence only, whatever it has of the keys."""
+"""Exchanges in which a rank has only the queries of its own part of a sequence."""
 
 CP_BALANCES = ("zigzag", "contiguous", "striped")
-"""Which tokens of a sequence a rank has."""
+"""Distributions of the tokens of a sequence over ranks."""
 
 MOE_DISPATCHERS = ("alltoall", "allgather", "deepep", "hybridep")
-"""Ways in which rows come to experts on other ranks."""
+"""Dispatchers of tokens to experts on other ranks."""
 
 EXCHANGING = tuple(name for name in MOE_DISPATCHERS if name != "allgather")
-"""Those that send rows to their experts, which may run beside other work."""
+"""Dispatchers that send rows to their experts, which can overlap other work."""
 
 EXCHANGED = ("same", "float8", "bfloat16")
-"""Types of rows on their way."""
+"""Types of dispatched rows."""
 
 _EXCHANGED_BYTES = {"float8": 1 + 4 / 128, "bfloat16": 2}
-"""Bytes per element of rows that are sent; 128 of 8 bits share a scale of 4 bytes (arXiv 2412.19437, section 3.3.2)."""
+"""Bytes per element of dispatched rows; 128 values of 8 bits share a 4-byte scale (arXiv 2412.19437, section 3.3.2)."""
 
 
 def exchanged_bytes(dtype: str, result: float) -> float:
-    """Return the bytes per element of rows that are sent to experts, where results of products have so many."""
+    """Return the bytes per element of rows sent to experts; `result` is the size of product results."""
     return _EXCHANGED_BYTES.get(dtype, result)

@@ -1,4 +1,4 @@
-"""Where a spec came from: its name, how it was asked for, what was changed, and a hash of its content."""
+"""Origin of a spec: its name, its source, the changes made to it, and a hash of its content."""
 
 import hashlib
 import json
@@ -12,15 +12,15 @@ from calculon.base.frozen import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where a model, execution or system came from.
+    """Origin of a model, execution or system.
 
     Attributes:
-        name: Its short name, without what was changed.
-        source: The catalog name or path that was given; empty for a mapping.
-        changes: New value by path of what was changed after reading.
-        digest: SHA-256 of the content, what it is based on and what was changed in it; see :func:`digest_of`.
-        note: What a word was taken for that may mean several systems, and words for the others.
-        released: Fields of a deployment with the types of the released weights of a model (``about.deployment``).
+        name: Short name, without changes.
+        source: Catalog name or path as given; empty for a mapping.
+        changes: New value by path of each change after reading.
+        digest: SHA-256 of the content, its base and its changes; see :func:`digest_of`.
+        note: System that an ambiguous alias was resolved to, and words for the others.
+        released: Deployment fields with the types of the released weights of a model (``about.deployment``).
     """
 
     name: str
@@ -31,7 +31,7 @@ class Origin:
     released: Mapping[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as a result carries it."""
+        """Return the origin in the form that results carry."""
         document: dict[str, Any] = {"name": self.name}
         if self.source and self.source != self.name:
             document["source"] = self.source
@@ -43,12 +43,12 @@ class Origin:
 
 
 def note_on(spec: Any) -> str:
-    """Return the note on the word that a model or system was asked for by; empty if that has one meaning."""
+    """Return the note on the alias by which a model or system was requested; empty if it is unambiguous."""
     return spec.origin.note if spec.origin is not None else ""
 
 
 def titled(name: str, changes: Mapping[str, object]) -> str:
-    """Return the name of a spec with what was changed in it.
+    """Return the name of a spec together with its changes.
 
     >>> titled("h100_80g_sxm", {"mem1.GiB": 120, "networks[1].must_be_filled": True})
     'h100_80g_sxm (mem1.GiB=120, networks[1].must_be_filled=true)'
@@ -60,13 +60,13 @@ def titled(name: str, changes: Mapping[str, object]) -> str:
 
 
 def stated_name(known: Mapping[str, Any]) -> str:
-    """Return the name of a spec with what was set in it, as a result says it (:meth:`Origin.to_dict`)."""
+    """Return the name of a spec together with its changes, from the form in results (:meth:`Origin.to_dict`)."""
     changes = known.get("set")
     return titled(str(known.get("name", "")), changes if isinstance(changes, Mapping) else {})
 
 
 def plain_name(name: str) -> str:
-    """Return the name of a spec without what was changed in it, the inverse of :func:`titled`.
+    """Return the name of a spec without its changes, the inverse of :func:`titled`.
 
     >>> plain_name("h100_80g_sxm (mem1.GiB=120)")
     'h100_80g_sxm'
@@ -79,9 +79,9 @@ def _written(value: object) -> str:
 
 
 def digest_of(raw: object, silent: Collection[str] = ()) -> str:
-    """Return the SHA-256 of a document: the same for equal contents, however they are written.
+    """Return the SHA-256 of a document, equal for equal contents in any notation.
 
-    Members in `silent`, which no result depends on, do not count.
+    Members in `silent`, which do not affect results, do not count.
     """
     if isinstance(raw, Mapping):
         raw = {str(key): value for key, value in raw.items() if key not in silent}
@@ -90,7 +90,7 @@ def digest_of(raw: object, silent: Collection[str] = ()) -> str:
 
 
 def released_types(document: object) -> Mapping[str, Any]:
-    """Return the fields of a deployment that a model states of its released weights; nothing for other specs."""
+    """Return the deployment fields that a model states for its released weights; empty for other specs."""
     about = document.get("about") if isinstance(document, Mapping) else None
     types = about.get("deployment") if isinstance(about, Mapping) else None
     return types if isinstance(types, Mapping) else {}

@@ -1,7 +1,7 @@
-"""Overlays: system and execution files that contain only the differences from another one, their ``base``.
+"""Overlays: system and execution files that contain only the differences from another file, their ``base``.
 
-They are merged as RFC 7396 says, and beyond it a member may be named by a path (``networks[0].size``), since a list
-would have to be repeated for one of its figures.
+They are merged by RFC 7396. In addition, a member name can be a path (``networks[0].size``); otherwise changing one
+value would require repeating the list.
 """
 
 import copy
@@ -16,22 +16,22 @@ from calculon.declarations.paths import Step, absent, joined, steps_of
 
 BASE = "base"
 HELP = {
-    "system": "another system that this file changes: a name of the catalog, or a path beside this file; the other "
-    "members are merged over it (RFC 7396), and networks[0].size changes one figure of a list",
-    "execution": "a preset that fills in what this file leaves out, by name or file; or another execution that this "
-    "file changes: a name of the catalog, or a path beside this file; the other members are merged over it (RFC 7396)",
+    "system": "system that this file changes: a catalog name, or a path relative to this file; the other "
+    "members are merged over it (RFC 7396), and networks[0].size changes one value of a list",
+    "execution": "a preset that fills in fields left out here, by name or file; or an execution that this "
+    "file changes: a catalog name, or a path relative to this file; the other members are merged over it (RFC 7396)",
 }
-"""The meaning of the base of each kind of spec."""
+"""Help text of ``base`` by kind of spec."""
 
 PRESET = "preset"
-"""Field of an execution that names its preset."""
+"""Execution field with the name of the preset."""
 
 
 def merged(target: object, patch: object) -> Any:
-    """Return a document with another one merged over it: objects member by member, all else replaced; null removes.
+    """Return a document with a patch merged over it: objects member by member, other values replaced; null removes.
 
-    Source: RFC 7396, *JSON Merge Patch*, section 2. A member of the patch itself whose name is a path and no member
-    of the document changes what is there (:mod:`calculon.declarations.paths`), after all others.
+    Source: RFC 7396, *JSON Merge Patch*, section 2. A top-level member of the patch whose name is a path, and not a
+    member of the document, changes the value at that path (:mod:`calculon.declarations.paths`), after all others.
 
     >>> merged({"a": 1, "b": {"c": 2, "d": [3]}}, {"a": None, "b": {"d": [4]}})
     {'b': {'c': 2, 'd': [4]}}
@@ -39,7 +39,7 @@ def merged(target: object, patch: object) -> Any:
     {'networks': [{'size': 72, 'latency': 1e-06}]}
 
     Raises:
-        SpecError: For a path that leads nowhere.
+        SpecError: For a path that does not exist.
     """
     problems: list[Problem] = []
     result = _merged(target, patch, "", problems)
@@ -52,6 +52,7 @@ def _merged(target: object, patch: object, place: str, problems: list[Problem]) 
     if not isinstance(patch, Mapping):
         return patch
     result = dict(target) if isinstance(target, Mapping) else {}
+    # Paths apply after plain members, so that a patch can replace a list and then change one of its values.
     paths = {} if place else {key: steps for key in patch if (steps := _path(key, result))}
     for key, value in patch.items():
         if key in paths:
@@ -66,7 +67,7 @@ def _merged(target: object, patch: object, place: str, problems: list[Problem]) 
 
 
 def _path(key: object, target: Mapping[str, Any]) -> list[Step]:
-    """Return the steps of a key that is a path into a document, and no member of it."""
+    """Return the steps of a key that is a path into a document; empty if it is a member or not a path."""
     if not isinstance(key, str) or key in target:
         return []
     steps = steps_of(key)
@@ -76,8 +77,9 @@ def _path(key: object, target: Mapping[str, Any]) -> list[Step]:
 def _at(
     parent: Any, steps: Sequence[Step], value: object, place: str, problems: list[Problem]
 ) -> Any:
-    """Return a copy of a document with a value merged over its member at a path."""
+    """Return a copy of a document with a value merged over the member at a path."""
     step, rest = steps[0], steps[1:]
+    # A field may be new; a position in a list must exist.
     if not rest and isinstance(step, str) and isinstance(parent, Mapping):
         return _merged(parent, {step: value}, place, problems)
     here, problem = joined(place, step), absent(parent, step, place)
@@ -95,7 +97,7 @@ def _at(
 
 
 def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the smallest document that, merged over the old one, gives the new one.
+    """Return the smallest patch that turns the old document into the new one.
 
     >>> difference({"a": 1, "b": {"c": 2, "d": [3]}}, {"b": {"c": 2, "d": [4]}})
     {'a': None, 'b': {'d': [4]}}
@@ -119,16 +121,16 @@ def resolved(
     *,
     presets: Collection[str] = (),
 ) -> Any:
-    """Return a document with its bases merged in; one without a base as it is.
+    """Return a document with its bases merged in; return a document without base unchanged.
 
     Args:
-        raw, file: The document, and where it came from: paths are relative to its folder.
-        known: The specs of the same kind in the catalog.
-        chain: The files that led here.
-        presets: Names of presets, which as a base become the field ``preset`` of the document.
+        raw, file: The document and its source; paths are relative to its folder.
+        known: Catalog specs of the same kind.
+        chain: Files that were followed to this one.
+        presets: Names of presets; as a base they become the field ``preset`` of the document.
 
     Raises:
-        SpecError: For a base that is none, that cannot be found or read, or that leads back to its own file.
+        SpecError: For an invalid base, a base that cannot be found or read, or a cycle of bases.
     """
     if not isinstance(raw, Mapping) or BASE not in raw:
         return raw
@@ -157,14 +159,14 @@ def resolved(
 
 
 def _is_preset(document: object) -> bool:
-    """Return whether a document is the file of a preset."""
+    """Return True if a document is a preset file."""
     return isinstance(document, Mapping) and {"title", "fields"} <= document.keys()
 
 
 def _under(preset: str, base: str, patch: Mapping[str, Any], file: str) -> dict[str, Any]:
     """Return an execution whose base is a preset."""
     if patch.get(PRESET, base) != base:
-        wanted = f"{base}, which is the base, or none of the two"
+        wanted = f"{base}, the base of this file, or leave out one of the two"
         raise SpecError(file, Problem(PRESET, wanted, shown(patch[PRESET])))
     return {**patch, PRESET: preset}
 
@@ -172,7 +174,7 @@ def _under(preset: str, base: str, patch: Mapping[str, Any], file: str) -> dict[
 def _partial_lists(
     below: Mapping[str, Any], patch: Mapping[str, Any], base: str
 ) -> Iterator[Problem]:
-    """Yield the lists of an overlay whose objects lack fields that all those of the base have."""
+    """Yield the lists of an overlay with objects that lack fields common to all objects in the base."""
     for key, new in patch.items():
         old = below.get(key)
         if not (_is_objects(old) and _is_objects(new)):
@@ -180,10 +182,12 @@ def _partial_lists(
         usual = [name for name in old[0] if all(name in one for one in old)]
         for position, one in enumerate(new):
             if missing := [name for name in usual if name not in one]:
-                wanted = "a whole object: an overlay replaces lists, it does not merge them"
+                wanted = (
+                    "a complete object, since an overlay replaces lists instead of merging them"
+                )
                 one_figure = f"{key}[{position}].{next(iter(one), usual[0])}"
-                hint = f'"{one_figure}" changes one figure; or repeat the list of {base}'
-                found = "one without " + ", ".join(missing)
+                hint = f'"{one_figure}" changes one value; or repeat the list of {base}'
+                found = "an object without " + ", ".join(missing)
                 yield Problem(f"{key}[{position}]", wanted, found, hint)
 
 
@@ -196,7 +200,7 @@ def _found(
 ) -> Path:
     """Return the file of a base."""
     kind = "a preset, or an execution" if presets else "a system"
-    wanted = f"{kind} of the catalog, or the path of one from this file's folder"
+    wanted = f"{kind} of the catalog, or a path relative to this file's folder"
     if not isinstance(base, str) or not base:
         raise SpecError(file, Problem(BASE, wanted, shown(base)))
     if base in known:

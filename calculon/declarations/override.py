@@ -15,14 +15,14 @@ def override(
 ) -> Any:
     """Return a copy of a document with some of its values replaced.
 
-    Only what is there can be replaced, so that a misspelled path is an error rather than a new field; the decoder
-    then checks the new value like any other.
+    Only existing values can be replaced, so that a misspelled path is an error rather than a new field; the decoder
+    checks the new value like any other.
 
     Args:
-        raw: The document as the parser gave it; left as it is.
+        raw: The parsed document; not modified.
         changes: New value by path: field names joined by dots, positions in a list as ``[i]``, counted from 0.
-        file: Where the document came from, for messages.
-        record: The record class that the document decodes into: fields that it declares need not be there.
+        file: Source of the document, for messages.
+        record: The record class that the document decodes into; its declared fields may be missing in the document.
 
     Raises:
         SpecError: With every path that does not exist in the document.
@@ -40,7 +40,7 @@ def override(
 
 
 def _replace(document: Any, path: str, value: object, record: type | None) -> Problem | None:
-    """Replace one value in place, or return why there is nothing to replace."""
+    """Replace one value in place; return a problem if the path does not exist."""
     steps = steps_of(path)
     if not steps:
         return no_path(path)
@@ -59,12 +59,12 @@ def _replace(document: Any, path: str, value: object, record: type | None) -> Pr
 
 
 def _with_hint(problem: Problem, step: Step, parent: Any, known: Mapping[str, Any]) -> Problem:
-    """Return the problem with an absent member of a document, with what a record class declares there as its hint."""
+    """Return the problem with a missing member, with the fields that the record class declares there as a hint."""
     if not isinstance(parent, Mapping) or not known:
         return problem
-    if step in known:  # nothing is stated there, so no part of it can change
+    if step in known:  # the field may be added as a whole, but it has no parts to change yet
         listed = get_origin(known[str(step)]) is tuple
-        hint = "a list is stated in a file, as a whole" if listed else "state it as a whole"
+        hint = "state the whole list in a file" if listed else "state it as a whole"
         return replace(
             problem, expected="a value of which to change a part", found="none", hint=hint
         )
@@ -73,13 +73,13 @@ def _with_hint(problem: Problem, step: Step, parent: Any, known: Mapping[str, An
 
 
 def _declared(kind: Any) -> dict[str, Any]:
-    """Return the types of the fields of a record class by key; nothing for any other type."""
+    """Return the types of the fields of a record class by key; empty for any other type."""
     fields = spec_fields(kind) if hasattr(kind, "__dataclass_fields__") else ()
     return {field.key: field.annotation for field in fields}
 
 
 def _inside(kind: Any, step: Step, member: object) -> Any:
-    """Return the type of a member; nothing where that is not known. Types that decode themselves may say it."""
+    """Return the type of a member; None if unknown. Types with their own decoder may define ``inside``."""
     if says := getattr(kind, "inside", None):
         return says(step, member)
     if get_origin(kind) in (dict, tuple):

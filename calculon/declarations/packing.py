@@ -1,4 +1,4 @@
-"""Fields of an execution from the lengths of the documents that fill its sequences."""
+"""Packing fields of an execution, from the lengths of the documents that fill its sequences."""
 
 import math
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from calculon.base.units import Array
 
 
 class Packing(dict[str, int], Displayed):
-    """The fields of an execution that say how its sequences are packed, by name."""
+    """Packing fields of an execution, by name."""
 
     __slots__ = ()
 
@@ -20,26 +20,26 @@ class Packing(dict[str, int], Displayed):
 def packing(
     lengths: Sequence[int] | Array, seq_length: int, *, sequences: int = 1, ranks: int = 0
 ) -> Packing:
-    """Return ``packed_percent`` and ``pack_imbalance_percent`` of documents that are laid into sequences.
+    """Return ``packed_percent`` and ``pack_imbalance_percent`` of documents packed into sequences.
 
-    Documents are laid end to end in their order, and cut where a sequence ends; no token sees another document, and
-    tokens beyond the last full group of sequences are left out. Source: Llama Team, *The Llama 3 Herd of Models*, arXiv
+    Documents are concatenated in order and cut at sequence ends; no token attends to another document, and tokens
+    beyond the last full group of sequences are dropped. Source: Llama Team, *The Llama 3 Herd of Models*, arXiv
     2407.21783, section 3.2; Megatron-LM, ``GPTDataset`` with ``--reset-attention-mask``.
 
     Args:
-        lengths (shape (documents,)): Tokens of the documents, 1 at least.
+        lengths (shape (documents,)): Tokens of the documents, at least 1 each.
         seq_length: Tokens of a sequence.
-        sequences: Sequences that a rank passes before it waits for others: those of a microbatch in a pipeline, or
-            beside ranks that exchange something in every block; all of a step of a replica whose gradients alone are
-            exchanged.
-        ranks: Groups of so many sequences that wait for each other at a time: replicas, or microbatches in a pipeline;
-            0: all that there are. The imbalance is the mean over times.
+        sequences: Sequences that a rank processes between synchronizations with other ranks: the sequences of a
+            microbatch in a pipeline, or if ranks communicate in every block; all sequences of a step if only gradients
+            are exchanged.
+        ranks: Number of groups of `sequences` that wait for each other: replicas, or microbatches in a pipeline; 0:
+            all groups. The imbalance is the mean over these sets.
 
     Returns:
-        A mapping with the two fields, in whole percents, of which the first is 1 at least.
+        A mapping with the two fields, in whole percents; ``packed_percent`` is at least 1.
 
     Raises:
-        SpecError: For lengths that do not fill as many sequences, and for sizes below 1.
+        SpecError: For lengths that do not fill enough sequences, and for sizes below 1.
 
     Examples:
         >>> import calculon
@@ -52,7 +52,7 @@ def packing(
     at_a_time = ranks or max(1, groups)
     times = groups // at_a_time
     if times == 0:
-        wanted = f"at least {sequences * (ranks or 1) * seq_length} tokens, which fill all sequences that wait"
+        wanted = f"at least {sequences * (ranks or 1) * seq_length} tokens, to fill all sequences that wait"
         raise SpecError("packing", Problem("lengths", wanted, f"{int(counts.sum())} tokens"))
     work = work[: times * at_a_time * sequences].reshape(times, at_a_time, sequences).sum(axis=-1)
     mean = work.mean()
@@ -65,12 +65,12 @@ def packing(
 
 
 def packed_percent_of(document_mean: float, seq_length: int) -> int:
-    """Return ``packed_percent`` of documents of which only the mean is known, with exponential lengths.
+    """Return ``packed_percent`` from the mean document length, assuming exponentially distributed lengths.
 
-    Laid end to end, they end at the points of a Poisson process, so that two tokens u apart in a sequence of s tokens
-    are of the same document with probability ``e^(-u/D)``. The squares of the pieces that a sequence is cut into
-    have the mean ``2 ∫ (s - u) e^(-u/D) du`` from 0 to s, which is ``2 s D - 2 D² (1 - e^(-s/D))``. Documents much
-    shorter than a sequence have ``2 D / s``: D keys for a token on average instead of s/2.
+    The ends of concatenated documents form a Poisson process, so two tokens at distance u in a sequence of s tokens
+    belong to the same document with probability ``e^(-u/D)``. The sum of squared lengths of the pieces of a sequence
+    has the mean ``2 ∫ (s - u) e^(-u/D) du`` from 0 to s, which is ``2 s D - 2 D² (1 - e^(-s/D))``. For documents much
+    shorter than a sequence, ``2 D / s`` remains: D keys per token on average instead of s/2.
 
     Args:
         document_mean: Mean tokens of a document, D.
@@ -88,16 +88,17 @@ def packed_percent_of(document_mean: float, seq_length: int) -> int:
 
 
 _ONE_DOCUMENT = 1000.0
-"""Mean documents, in sequences, of which a sequence has one: the rest is 1/3000, and less than rounding leaves."""
+"""Mean document length in sequences above which packing is ignored: the error, 1/3000, is below the rounding."""
 
 
 def _squares(counts: Array, seq_length: int) -> Array:
-    """Return the sum of squared lengths of documents, as they are cut, in every full sequence."""
+    """Return the sum of squared lengths of the pieces of documents in every full sequence."""
     ends = np.cumsum(counts)
     full = ends[-1] // seq_length
     cuts = np.arange(full + 1) * seq_length
     marks = np.union1d(ends[ends < cuts[-1]], cuts)
     first = np.searchsorted(marks, cuts[:-1])
+    # Float squares: the square of a length near 2**31 would be close to the limit of int64, and a sum beyond it.
     found: Array = (
         np.add.reduceat(np.diff(marks).astype(float) ** 2, first) if full else np.zeros(0)
     )
@@ -105,7 +106,7 @@ def _squares(counts: Array, seq_length: int) -> Array:
 
 
 def _whole_numbers(lengths: Any, seq_length: Any, sequences: Any, ranks: Any) -> Array:
-    """Return lengths as an array, when they and the sizes are whole numbers of the right size."""
+    """Return the lengths as an array if they and the sizes are whole numbers in range; raise SpecError otherwise."""
     for name, value, least in (
         ("seq_length", seq_length, 1),
         ("sequences", sequences, 1),

@@ -1,4 +1,4 @@
-"""Text to documents: JSON, or YAML with the values of JSON; each field once."""
+"""Parse documents: JSON, or YAML restricted to JSON values; repeated fields are an error."""
 
 import json
 import re
@@ -9,28 +9,28 @@ from typing import Any
 from calculon.base.errors import Problem, SpecError
 
 MOST_VALUES = 5_000_000
-"""Values of a JSON document: each takes far more memory than its text."""
+"""Most values of a JSON document; each takes far more memory than its text."""
 
 MOST_YAML = 2**20
-"""Bytes of a YAML document; it is read about a hundred times more slowly than JSON."""
+"""Most bytes of a YAML document; the parser is about a hundred times slower than the one for JSON."""
 
 MOST_NODES = 50_000
-"""Values of a YAML document; those of an alias count at each of its places."""
+"""Most values of a YAML document; the values of an alias count at each use."""
 
-_DEEPEST = 100  # levels of lists and objects in each other
+_DEEPEST = 100  # levels of nested lists and objects
 
 _TOO_LONG = "a number of more than 4,300 digits"
 
 
 class _NoDocumentError(Exception):
-    """A text that is no document: its content in words, and a hint."""
+    """Error for a text that is not a document: a description and a hint."""
 
     def __init__(self, found: str, hint: str = ""):
         self.found, self.hint = found, hint
 
 
 class _DuplicateKeyError(Exception):
-    """A key that occurs twice in one object."""
+    """Error for a repeated key in an object."""
 
 
 def parse(data: bytes, file: str, suffix: str = "") -> object:
@@ -38,11 +38,11 @@ def parse(data: bytes, file: str, suffix: str = "") -> object:
 
     Args:
         data: The text in UTF-8.
-        file: Where it came from, for messages.
-        suffix: ``.json`` for JSON only; otherwise a text that begins with a brace is JSON, and any other YAML.
+        file: Source of the text, for messages.
+        suffix: ``.json`` for JSON only; otherwise a text that begins with a brace is JSON, and any other is YAML.
 
     Raises:
-        SpecError: When the text is no document; the message names the place.
+        SpecError: If the text is not a document; the message gives the position.
     """
     try:
         text = data.decode("utf-8-sig")
@@ -51,6 +51,7 @@ def parse(data: bytes, file: str, suffix: str = "") -> object:
         raise SpecError(file, Problem("", "text in UTF-8", found)) from None
     try:
         if suffix == ".json" or text.lstrip().startswith("{"):
+            # A bound on the number of values from a count of characters, before any memory is allocated.
             if sum(map(text.count, "[{,")) > MOST_VALUES:
                 raise _NoDocumentError(f"JSON of more than {MOST_VALUES:,} values")
             document = json.loads(text, object_pairs_hook=_no_duplicates)
@@ -63,7 +64,7 @@ def parse(data: bytes, file: str, suffix: str = "") -> object:
     except json.JSONDecodeError as error:
         place = f"{error.msg} at line {error.lineno}, column {error.colno}"
         found = "an empty file" if not text.strip() else place
-        hint = "YAML is in files named .yaml" if _is_yaml(text) else ""
+        hint = "name YAML files .yaml" if _is_yaml(text) else ""
         raise SpecError(file, Problem("", "a JSON document", found, hint)) from None
     except _NoDocumentError as error:
         problem = Problem("", "a JSON or YAML document", error.found, error.hint)
@@ -76,13 +77,13 @@ def parse(data: bytes, file: str, suffix: str = "") -> object:
 
 
 def parse_value(text: str) -> object:
-    """Return the value that a text means in YAML: a number, a switch, a text, or a list of them.
+    """Return the value of a text in YAML: a number, a switch, a text, or a list of these.
 
     >>> parse_value("3e-6"), parse_value("true"), parse_value("16-16"), parse_value("[1, 2]")
     (3e-06, True, '16-16', [1, 2])
 
     Raises:
-        SpecError: For a text that means none.
+        SpecError: For a text that is not a value.
     """
     try:
         value = _parse_yaml(text)
@@ -94,7 +95,7 @@ def parse_value(text: str) -> object:
 
 
 def _check_depth(document: object) -> None:
-    """Refuse a document too deep for the recursive functions that walk it."""
+    """Raise RecursionError for a document too deep for the recursive functions that process it."""
     level: list[object] = [document]
     for _ in range(_DEEPEST):
         containers = [one for one in level if isinstance(one, (dict, list))]
@@ -109,7 +110,7 @@ def _check_depth(document: object) -> None:
 
 
 def _is_yaml(text: str) -> bool:
-    """Return whether a text that is no JSON is an object in YAML."""
+    """Return True if a text that is not JSON is an object in YAML."""
     if text.lstrip()[:1] in ("{", "["):
         return False
     try:
@@ -126,7 +127,7 @@ def _no_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _check_once(keys: Iterable[str]) -> None:
-    """Raise for the first key that was there before."""
+    """Raise an error for the first repeated key."""
     seen: set[str] = set()
     for key in keys:
         if key in seen:
@@ -137,7 +138,7 @@ def _check_once(keys: Iterable[str]) -> None:
 _YAML = "tag:yaml.org,2002:"
 _RESOLVED = tuple(_YAML + kind for kind in ("null", "bool", "merge"))
 _VALUES = tuple(_YAML + kind for kind in ("null", "bool", "int", "float", "str", "seq", "map"))
-"""Tags of the values that JSON has too."""
+"""Tags of values that JSON supports."""
 
 _NUMBERS = {
     "int": r"[-+]?(?:0|[1-9][0-9_]*)\Z",
@@ -146,11 +147,11 @@ _NUMBERS = {
 
 
 def _parse_yaml(text: str) -> object:
-    """Return the document of a YAML text: the values of JSON, numbers as in YAML 1.2, no repeated keys.
+    """Parse YAML text, with the values of JSON, numbers as in YAML 1.2 and no repeated keys.
 
-    1e-5 is a number, 8:32:8 and 2001-02-03 are texts.
+    YAML 1.1, the default of PyYAML, reads 1e-5 as text, and 8:32:8 and 2001-02-03 as a number and a date.
     """
-    import yaml  # only when a spec is YAML
+    import yaml  # deferred: most specs are JSON
 
     if len(text) > MOST_YAML:
         found = f"YAML of more than {MOST_YAML // 2**20} MiB"
@@ -160,17 +161,17 @@ def _parse_yaml(text: str) -> object:
     except yaml.YAMLError as error:
         what = getattr(error, "problem", None) or str(error).partition("\n")[0]
         what = what.removeprefix("found ")
-        path = what.endswith("but got '['")  # {networks[0].size: 8}
+        path = what.endswith("but got '['")  # an unquoted path as a key: {networks[0].size: 8}
         hint = "a path with [ ] as a key needs quotes" if path else ""
         raise _NoDocumentError(what + _place(getattr(error, "problem_mark", None)), hint) from None
 
 
 @cache
 def _loader() -> Any:
-    """Return the class that reads YAML.
+    """Return the YAML loader class.
 
-    Aliases and merge keys, which can make a short text stand for any number of values, are counted before anything is
-    made of them.
+    Aliases and merge keys can expand a short text into any number of values, so values are counted before they are
+    constructed.
     """
     import yaml
 
@@ -203,7 +204,12 @@ def _loader() -> Any:
             try:
                 if node.tag in _VALUES:
                     return super().construct_object(node, deep)
-            except (LookupError, AttributeError, TypeError, ValueError) as error:  # !!int x
+            except (
+                LookupError,
+                AttributeError,
+                TypeError,
+                ValueError,
+            ) as error:  # !!int x, for example
                 if "int_max_str_digits" in str(error):
                     raise
             tag = node.tag.replace(_YAML, "!!")

@@ -1,4 +1,4 @@
-"""Paths into a document: ``mem1.GiB``, ``networks[1].bandwidth``; overlays, studies and the command line share them."""
+"""Paths into a document: ``mem1.GiB``, ``networks[1].bandwidth``; used by overlays, studies and the command line."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,7 @@ from calculon.base.errors import Problem, nearest
 from calculon.declarations.fields import shown
 
 Step = str | int
-"""The name of a field, or a position in a list, counted from 0."""
+"""Name of a field, or position in a list, counted from 0."""
 
 EXAMPLE = "networks[1].bandwidth"
 
@@ -16,7 +16,7 @@ _STEP = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
 
 
 def steps_of(path: str) -> list[Step]:
-    """Return the steps of a path, outermost first; nothing for a text that is none.
+    """Return the steps of a path, outermost first; empty for a text that is not a path.
 
     >>> steps_of("networks[1].ops.p2p[0]")
     ['networks', 1, 'ops', 'p2p', 0]
@@ -27,7 +27,7 @@ def steps_of(path: str) -> list[Step]:
 
 
 def joined(place: str, step: Step) -> str:
-    """Return the path one step further inside.
+    """Return a path extended by one step.
 
     >>> joined(joined("networks", 1), "size")
     'networks[1].size'
@@ -38,12 +38,12 @@ def joined(place: str, step: Step) -> str:
 
 
 def no_path(path: str) -> Problem:
-    """Return the problem with a text that is no path."""
+    """Return the problem with a text that is not a path."""
     return Problem(path, f"a path such as {EXAMPLE}", "another notation")
 
 
 def absent(parent: object, step: Step, place: str) -> Problem | None:
-    """Return why a value at a place has no such member, or nothing."""
+    """Return the problem with a step that does not exist at a place, or None."""
     inside, here = f"in {place}" if place else "at the top", joined(place, step)
     if isinstance(step, int):
         if not isinstance(parent, Sequence) or isinstance(parent, str):

@@ -1,4 +1,4 @@
-"""A plan in the words of the field: how an execution is split, and what it trades for what."""
+"""Plans in words: the split of an execution and its trade-offs, such as ``TP 8, PP 4, DP 16, ZeRO-1``."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -20,13 +20,13 @@ _RECOMPUTED = {
     "shared_experts": "shared experts",
     "moe": "experts",
 }
-"""Modules that are computed again, in the order in which they are told."""
-RECOMPUTED = {told.replace(" ", "-").lower(): name for name, told in _RECOMPUTED.items()}
-"""Modules by the words of pages."""
+"""Words for recomputed modules, in the order of pages."""
+RECOMPUTED = {words.replace(" ", "-").lower(): name for name, words in _RECOMPUTED.items()}
+"""Modules by their words on pages."""
 
 
 def recomputed_modules(words: str) -> str:
-    """Return the value of ``recompute_modules`` that words of a page mean, or names of modules; else an empty text.
+    """Return the value of ``recompute_modules`` for words of a page or names of modules; empty if unknown.
 
     >>> recomputed_modules("norms"), recomputed_modules("norms+expert-activations"), recomputed_modules("full")
     ('norm', 'norm+moe_act', '')
@@ -48,14 +48,14 @@ SWITCHED_ON = {
     "optimizer_sharding": "optimizer sharding",
     "fused_activation": "fused activation",
 }
-"""Published switches that are on, in words."""
+"""Words for published switches that are on."""
 
 OFFLOADED = {
     "weight_offload": "weights",
     "activations_offload": "activations",
     "optimizer_offload": "optimizer",
 }
-"""What fields move to tier 2, in words."""
+"""Words for the parts that fields offload to tier 2."""
 
 _RECIPES = {
     "delayed": "FP8 (delayed recipe)",
@@ -83,19 +83,19 @@ _TOLD = {
     "preset",
     *(name for axis in AXES for name in (axis.degree, axis.network)),
 }
-"""Optional fields that have words of their own, or none."""
+"""Optional fields with dedicated words, or without any."""
 
 NO_RECOMPUTE = "no recompute"
 
 _LONGEST_LIST = 8
-"""Stages whose blocks are listed; of more, the fewest and the most are told."""
+"""Most stages whose blocks are listed individually; for more, only the smallest and largest count are given."""
 
 _NOTHING: Mapping[str, Any] = {}
 _DEFAULTS = optional_defaults(Execution)
 
 
 def degrees_words(execution: Mapping[str, Any]) -> str:
-    """Write the degrees of parallelism above 1, and the chunks of a pipeline stage.
+    """Return the degrees of parallelism above 1, and the chunks of a pipeline stage, in words.
 
     >>> one = {"tensor_par": 4, "pipeline_par": 4, "data_par": 64, "pipeline_interleaving": 5}
     >>> degrees_words(one)
@@ -114,7 +114,7 @@ _OF_REPLICAS = {
 
 
 def replica_words(pool: Mapping[str, Any]) -> str:
-    """Write the split of a replica that serves: tensor parallelism, and other degrees above 1.
+    """Return the split of a serving replica in words: tensor parallelism, and other degrees above 1.
 
     >>> replica_words(dict.fromkeys(_OF_REPLICAS, 1) | {"tensor_par": 8, "attn_data_par": 4})
     'TP 8 attention DP 4'
@@ -127,19 +127,19 @@ def replica_words(pool: Mapping[str, Any]) -> str:
 
 
 def plan_words(execution: Mapping[str, Any], usual: Mapping[str, Any] = _NOTHING) -> str:
-    """Write a plan in the words of the field, as far as it matters.
+    """Return a plan in words, leaving out usual values.
 
     Args:
-        execution: Fields of a whole execution.
-        usual: Values that need no word: those of its preset (:meth:`calculon.declarations.presets.Preset.usual`); a
-            field that is not there is compared with its default.
+        execution: All fields of an execution.
+        usual: Values to leave out: the values of its preset (:meth:`calculon.declarations.presets.Preset.usual`); other
+            fields are compared with their default.
 
     Returns:
-        Such as ``TP 4, PP 4 x 5 chunks, DP 64, microbatch 1, ZeRO-1, sequence parallel, recompute norms``. Where
-        experts are spread otherwise than other layers, ``EP 8, ETP 1, EDP 16`` are among the degrees.
+        Words such as ``TP 4, PP 4 x 5 chunks, DP 64, microbatch 1, ZeRO-1, sequence parallel, recompute norms``. If
+        experts are split differently from other layers, ``EP 8, ETP 1, EDP 16`` are among the degrees.
     """
     words = list(_degrees(execution, " chunks")) or ["one processor"]
-    width = f"ETP {expert_width(execution)}"  # as among the choices, which need no word where it is told here
+    width = f"ETP {expert_width(execution)}"  # also the mark of expert_tensor_par, which would repeat it
     if spreads_experts(execution):
         words += [width, f"EDP {expert_replicas(execution):,}"]
     choices = (word for word in choices_words(execution, usual) if word != width)
@@ -149,7 +149,7 @@ def plan_words(execution: Mapping[str, Any], usual: Mapping[str, Any] = _NOTHING
 def choices_words(
     execution: Mapping[str, Any], usual: Mapping[str, Any] = _NOTHING
 ) -> tuple[str, ...]:
-    """Return the words of a plan beside its degrees: arguments as for :func:`plan_words`."""
+    """Return the words of a plan other than its degrees; arguments as in :func:`plan_words`."""
 
     def of(name: str) -> Any:
         return execution.get(name, _DEFAULTS.get(name))
@@ -175,29 +175,29 @@ def choices_words(
 
 
 def expert_width(execution: Mapping[str, Any]) -> int:
-    """Return over how many ranks each expert is split (ETP): as other layers where the execution says nothing."""
+    """Return the ranks over which each expert is split (ETP); by default the tensor-parallel degree."""
     return int(execution.get("expert_tensor_par", 0) or execution["tensor_par"])
 
 
 def expert_replicas(execution: Mapping[str, Any]) -> int:
-    """Return the replicas of each expert (EDP)."""
+    """Return the number of replicas of each expert (EDP)."""
     ranks = execution.get("expert_par", 1) * expert_width(execution)
     return int(execution["tensor_par"] * replicas(execution) // ranks)
 
 
 def replicas(execution: Mapping[str, Any]) -> int:
-    """Return the ranks with the same weights outside of experts: of data, and of context parallelism."""
+    """Return the number of ranks with the same non-expert weights: data times context parallelism."""
     return int(execution["data_par"] * execution.get("context_par", 1))
 
 
 def spreads_experts(execution: Mapping[str, Any]) -> bool:
-    """Tell whether experts are split otherwise than other layers."""
+    """Return True if experts are split differently from other layers."""
     spread = execution.get("expert_par", 1) > 1
     return bool(spread or expert_width(execution) != execution["tensor_par"])
 
 
 def recomputes(execution: Mapping[str, Any]) -> bool:
-    """Tell whether the backward pass computes anything again."""
+    """Return True if the backward pass recomputes anything."""
     modules = execution.get("recompute_modules", _DEFAULTS["recompute_modules"])
     return bool(execution["activation_recompute"] != "none" or modules != "none")
 
@@ -212,7 +212,7 @@ def _degrees(execution: Mapping[str, Any], unit: str = "") -> Iterator[str]:
 
 
 def _pipeline(of: Any) -> Iterator[str]:
-    """Name stages that are not alike, and a schedule other than 1F1B."""
+    """Yield words for uneven stages, and for a schedule other than 1F1B."""
     if of("pipeline_par") == 1:
         return
     if listed := of("stage_blocks"):
@@ -232,13 +232,14 @@ def _pipeline(of: Any) -> Iterator[str]:
 
 
 def _data(of: Any, usually: Any) -> Iterator[str]:
-    """Name what replicas share, and overlap that is not usual."""
+    """Yield words for the state sharded over replicas, and for unusual overlap."""
     if not of("training"):
         yield "inference"
         return
     if of("data_par") * of("context_par") == 1:
         return
     stage = str(of("zero_stage"))
+    # auto means the published strategies: ZeRO-1 with a sharded optimizer, else plain DDP.
     stage = ("1" if of("optimizer_sharding") else "0") if stage == "auto" else stage
     yield SHARDING[stage] + (f" over groups of {of('dp_shard'):,}" if of("dp_shard") else "")
     if of("data_par_overlap") != usually("data_par_overlap", False):
@@ -246,7 +247,7 @@ def _data(of: Any, usually: Any) -> Iterator[str]:
 
 
 def _tensor(of: Any, usually: Any) -> Iterator[str]:
-    """Name the form of tensor parallelism, its overlap, and what it gathers again."""
+    """Yield words for the form of tensor parallelism, its overlap, and repeated gathers."""
     if of("tensor_par") == 1:
         return
     if of("tensor_par_comm_type") == "rs_ag":
@@ -264,7 +265,7 @@ def _tensor(of: Any, usually: Any) -> Iterator[str]:
 
 
 def _recomputed(of: Any, usually: Any) -> Iterator[str]:
-    """Name what the backward pass computes again."""
+    """Yield words for activation recomputation."""
     whole, modules = of("activation_recompute"), of("recompute_modules")
     some = max(1, of("recompute_blocks"))
     every = f" in {some} of {of('recompute_every')} blocks" if of("recompute_every") > some else ""
@@ -276,7 +277,7 @@ def _recomputed(of: Any, usually: Any) -> Iterator[str]:
     if modules == "ops":
         yield f"selective recompute{every}"
     if parts:
-        yield f"recompute {' and '.join(parts)}{every}"  # commas are between the words of a plan
+        yield f"recompute {' and '.join(parts)}{every}"  # not joined by commas, which separate the words of a plan
     unusual = (
         usually("activation_recompute", "none") != "none"
         or usually("recompute_modules", "none") != "none"
@@ -291,7 +292,7 @@ def _offloaded(of: Any) -> Iterator[str]:
 
 
 def _arithmetic(of: Any) -> Iterator[str]:
-    """Name arithmetic of fewer bits than is stored, and 8-bit tensors."""
+    """Yield words for low-precision arithmetic and 8-bit tensors."""
     if of("datatype") == "float8":
         yield "FP8 tensors"
     if (recipe := of("fp8_recipe")) != NO_RECIPE:
@@ -304,7 +305,7 @@ def _arithmetic(of: Any) -> Iterator[str]:
 
 
 def _published(of: Any, usually: Any) -> Iterator[str]:
-    """Name published fields that only a word of their own can tell."""
+    """Yield words for published fields that differ from the usual values."""
     if of("attention_type") != usually("attention_type", "multihead"):
         yield f"{of('attention_type')} attention"
     if of("fused_activation") != usually("fused_activation", False):
@@ -312,21 +313,22 @@ def _published(of: Any, usually: Any) -> Iterator[str]:
 
 
 def _others(of: Any, usually: Any) -> Iterator[str]:
-    """Name optional fields that are not as usual, by their marks."""
+    """Yield the marks of optional fields that differ from the usual values."""
     for field in spec_fields(Execution):
         declaration, value = field.declaration, of(field.name)
         if not declaration.optional or not declaration.mark or field.name in _TOLD:
             continue
         if field.name == "data_par_slowdown" and of("data_par") * of("context_par") == 1:
-            continue  # a single replica has no collectives that slow its work
+            continue  # a single replica has no collectives that could slow its work
         if value != usually(field.name, field.default):
             yield marked(declaration, field.name, value, field.default)
 
 
 def marked(declaration: Declaration, name: str, value: Any, default: Any) -> str:
-    """Return a few words for the value of an optional field."""
+    """Return a short text for the value of an optional field."""
     mark = declaration.mark
     if value != default:
+        # The default itself is only named if a preset usually sets something else; most defaults have no mark.
         return mark.format(value) if isinstance(mark, str) else str(mark[value])
     if value is False and isinstance(mark, str):
         return f"no {mark}"

@@ -1,7 +1,7 @@
-"""Presets: the options of an execution as a framework runs them, field by field, and what it cannot run.
+"""Presets: defaults of execution fields for a framework, and the combinations that the framework cannot run.
 
-A preset fills in the fields that an execution leaves out, restricts what a search tries, and refuses what the
-framework does not have. Each is a file of ``examples/presets``, every entry with its reason.
+A preset fills in the fields that an execution leaves out, restricts the candidates of a search, and refuses values that
+the framework does not support. Each is a file of ``examples/presets``, with a reason for every entry.
 """
 
 import math
@@ -33,7 +33,7 @@ from calculon.declarations.named_values import (
 from calculon.declarations.origin import digest_of
 
 PUBLISHED_FORMS, COMMON = PRESETS[:2]
-"""The presets that no framework is: that of the published tool, and what all frameworks share."""
+"""Presets that are not frameworks: the published tool, and the options that all frameworks share."""
 
 _FIELDS = {one.name: one for one in spec_fields(Execution)}
 _OF_MODELS = tuple(one.name for one in spec_fields(Model))
@@ -42,18 +42,18 @@ _ARGUMENTS = ("edition", "preset")
 """Fields that no preset sets."""
 
 _LAST = ("data_par_overlap", "tensor_par_net", "pipeline_par_net", "data_par_net")
-"""Fields that no limit may read: a search counts what is feasible before it tries them."""
+"""Fields that no limit may read: a search counts feasible candidates before it varies them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A field of a preset.
+    """Field of a preset.
 
     Attributes:
-        value: What it is where an execution leaves it out: a constant, or an expression over other fields.
-        runs: The values that the framework has; empty where it has all.
-        tries: The values that a search tries without being asked; empty for degrees, which it tries as they divide.
-        why: The reason, with its source.
+        value: Value if an execution leaves the field out: a constant, or an expression over other fields.
+        runs: Values that the framework supports; empty if it supports all.
+        tries: Values that a search tries by default; empty for degrees, which it takes from divisors.
+        why: Reason, with its source.
     """
 
     value: Any
@@ -64,57 +64,60 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """A condition on the fields of an execution, and of its model, that a framework sets, and why."""
+    """Condition that a framework imposes on the fields of an execution and of its model, with the reason."""
 
     that: Expression = declare("condition on the fields of an execution and its model")
     why: str = declare("the reason, with its source")
 
     def problems(self, path: str) -> list[Problem]:
-        """Return a name that is a field of neither, or that a search tries last."""
+        """Return problems for names that are neither execution nor model fields, or that a search varies last."""
         known = [name for name in (*_FIELDS, *_OF_MODELS) if name not in _LAST]
         return _strangers(self.that, f"{path}.that", known)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Practice:
-    """A condition on degrees that people keep to, and a search too unless one of them is asked for, and why."""
+    """Rule of practice for degrees, with the reason. A search keeps to it unless a field in it is requested."""
 
     that: Expression = declare(
-        "condition on degrees, and on node: the processors of a node; or on context_par and seq_size"
+        "condition on degrees and on node, the processors of a node; or on context_par and seq_size"
     )
     why: str = declare("the reason, with its source")
 
     @property
     def words(self) -> str:
-        """The reason in a few words, without its source."""
+        """Reason in a few words, without its source."""
         return re.split(r"[.:]\s|\s\(", self.why, maxsplit=1)[0].rstrip(".")
 
     def problems(self, path: str) -> list[Problem]:
-        """Return a name that is no degree; parts of sequences are chosen before the other degrees are known."""
+        """Return problems for names that are not degrees.
+
+        A search chooses parts of sequences before the other degrees, so the two cannot occur together.
+        """
         known = OF_SEQUENCES if OF_SEQUENCES[-1] in self.that.names else PRACTISED
         return _strangers(self.that, f"{path}.that", known)
 
 
 NODE = "node"
-"""Name of the processors of a node, or of the innermost network where that joins more."""
+"""Name of the number of processors of a node, or of the innermost network if that is larger."""
 
 PRACTISED = ("num_procs", *(axis.degree for axis in PUBLISHED_AXES), NODE)
-"""What a condition of practice may read."""
+"""Names that a rule of practice may read."""
 
 OF_SEQUENCES = ("num_procs", NODE, "seq_size", "context_par")
-"""What a condition on parts of sequences may read: ``seq_size`` is the longest sequence of a search."""
+"""Names that a rule on parts of sequences may read: ``seq_size`` is the longest sequence of a search."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Uneven:
-    """A layout that a search tries at pipeline degrees that do not divide the blocks, and why."""
+    """Layout that a search tries at pipeline degrees that do not divide the number of blocks, with the reason."""
 
     pp_layout: str = declare("layout of the stages", choices=PP_LAYOUTS)
     why: str = declare("the reason, with its source")
 
 
 class Entries(dict[str, Entry]):
-    """The fields of a preset by name, in the order in which they are filled in."""
+    """Fields of a preset by name, in the order in which they are filled in."""
 
     @classmethod
     def decode(cls, raw: object, path: str, problems: list[Problem], scale: float = 1.0) -> Any:
@@ -145,30 +148,30 @@ _KEYS = ("value", "runs", "tries", "why")
 
 
 def _entry(one: SpecField, raw: Mapping[Any, Any], place: str, problems: list[Problem]) -> Entry:
-    """Read the entry of a field; a search tries the value, or all that runs where it is an expression."""
+    """Read the entry of a field; by default a search tries the value, or all supported values of an expression."""
     value = _value(one, raw["value"], f"{place}.value", problems)
     runs, tries = (
         _constants(one, raw.get(key, []), f"{place}.{key}", problems) for key in ("runs", "tries")
     )
-    computed = isinstance(value, Expression)
+    computed = isinstance(value, Expression)  # its value is known only for a complete execution
     loops = not one.declaration.optional or one.name in DIVIDED
-    degree = one.annotation is int and loops  # which follow from others
+    degree = one.annotation is int and loops  # a search takes degrees from divisors, not from lists
     if tries and degree:
-        wanted = "nothing: a search tries degrees and sizes as they divide"
+        wanted = "nothing: a search takes degrees and sizes from divisors"
         problems.append(Problem(f"{place}.tries", wanted, "a list", "--fix holds them"))
     tries = tries or (() if degree else runs if computed else (value,))
     if not tries and not degree:
-        wanted = "the values that a search tries, since value is an expression"
+        wanted = "the values to search, since value is an expression"
         problems.append(Problem(f"{place}.tries", wanted, "nothing"))
     for item in (*tries, *(() if computed else (value,))):
         if runs and item not in runs:
-            wanted = f"values that it runs: {', '.join(map(plain, runs))}"
+            wanted = f"values that it supports: {', '.join(map(plain, runs))}"
             problems.append(Problem(place, wanted, plain(item)))
     return Entry(value=value, runs=runs, tries=tries, why=str(raw.get("why", "")))
 
 
 def _value(one: SpecField, raw: object, place: str, problems: list[Problem]) -> Any:
-    """Return a constant of the field, or an expression over others."""
+    """Return a constant of the field, or an expression over other fields."""
     problem = one.declaration.problem(one.annotation, raw, place)
     if problem is None:
         return one.declaration.plain(raw)
@@ -192,7 +195,7 @@ def _constants(one: SpecField, raw: object, place: str, problems: list[Problem])
 def _strangers(
     expression: Expression, place: str, known: Collection[str] = _FIELDS.keys()
 ) -> list[Problem]:
-    """Return the names of an expression that are none of the known fields."""
+    """Return problems for names in an expression that are not known fields."""
     return [
         Problem(place, "fields of an execution", repr(name), nearest(name, list(known)))
         for name in expression.names
@@ -202,37 +205,37 @@ def _strangers(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _File:
-    """A preset as its file states it."""
+    """Preset as stated in its file."""
 
     silent_keys: ClassVar[tuple[str, ...]] = ("about",)
 
-    title: str = declare("what it describes, in a line")
+    title: str = declare("description in a line")
     framework: str = declare("name of the framework", default="")
-    version: str = declare("version that it describes", default="")
-    source: str = declare("where the entries were found, beside what each says", default="")
+    version: str = declare("version of the framework", default="")
+    source: str = declare("source of the entries, in addition to the source in each", default="")
     base: str = declare("preset that this one changes", default="")
     fields: Entries = declare("fields of an execution")
-    limits: tuple[Limit, ...] = declare("what it cannot combine", default=())
-    practice: tuple[Practice, ...] = declare("what people who run it keep to", default=())
+    limits: tuple[Limit, ...] = declare("combinations that it cannot run", default=())
+    practice: tuple[Practice, ...] = declare("rules that its users follow", default=())
     uneven: tuple[Uneven, ...] = declare(
-        "how a search lays out stages where degrees do not divide the blocks; it tries no such degree without",
+        "layouts that a search tries if degrees do not divide the blocks; without any, it skips these degrees",
         default=(),
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preset:
-    """What a framework runs.
+    """Options of a framework.
 
     Attributes:
-        name: How it was asked for.
-        family: One of :data:`~calculon.declarations.named_values.PRESETS`: itself, or the one that it changes.
-        title, framework, version: What it describes.
-        source: Where the entries were found, beside what each says.
+        name: Name as requested.
+        family: One of :data:`~calculon.declarations.named_values.PRESETS`: itself, or the preset that it changes.
+        title, framework, version: Description.
+        source: Source of the entries, in addition to the source in each.
         entries: Fields in the order in which they are filled in.
-        limits: What the framework cannot combine.
-        practice: What people who run it keep to.
-        uneven: How a search lays out stages where degrees do not divide the blocks; it tries no such degree without.
+        limits: Combinations that the framework cannot run.
+        practice: Rules that its users follow.
+        uneven: Layouts that a search tries if degrees do not divide the blocks; without any, it skips these degrees.
         digest: SHA-256 of its files.
     """
 
@@ -249,32 +252,32 @@ class Preset:
     digest: str = ""
 
     def to_dict(self) -> dict[str, str]:
-        """Return the name as a result carries it, with that of the preset that it changes, and the hash."""
+        """Return the name in the form that results carry, with the name of the base preset, and the hash."""
         base = {} if self.name == self.family else {"base": self.family}
         return {"name": self.name, **base, "sha256": self.digest}
 
     @property
     def published(self) -> bool:
-        """Whether it is that of the published tool: every default as published."""
+        """True for the preset of the published tool: every default as published."""
         return self.family == PUBLISHED_FORMS
 
     @property
     def words(self) -> str:
-        """The name, with framework and version where it has one."""
+        """Name, with framework and version if stated."""
         described = " ".join(filter(None, (self.framework, self.version)))
         return f"{self.name} ({described or self.title[0].lower() + self.title[1:]})"
 
     def tried(self, name: str) -> tuple[Any, ...] | None:
-        """Return the values of a field that a search tries without being asked; None where the preset says nothing."""
+        """Return the values of a field that a search tries by default; None if the preset does not list any."""
         entry = self.entries.get(name)
         return None if entry is None or not entry.tries else entry.tries
 
     def practised(self, degrees: Mapping[str, int], asked: Collection[str]) -> bool:
-        """Return whether degrees are as people choose them, in all that does not concern what is asked for.
+        """Return True if degrees follow the rules of practice that do not read a requested field.
 
         Args:
-            degrees: Values of :data:`PRACTISED` or of :data:`OF_SEQUENCES`; conditions that read others are left out.
-            asked: Fields that are fixed: practice says nothing of them.
+            degrees: Values of :data:`PRACTISED` or of :data:`OF_SEQUENCES`; rules that read other names are skipped.
+            asked: Fixed fields; rules that read them are skipped.
         """
         return all(
             any(name in asked or name not in degrees for name in one.that.names)
@@ -283,7 +286,7 @@ class Preset:
         )
 
     def problem(self, name: str, value: Any, place: str = "") -> Problem | None:
-        """Return the problem with a value that the framework does not have, or None."""
+        """Return the problem with a value that the framework does not support, or None."""
         entry = self.entries.get(name)
         if entry is None or not entry.runs or value in entry.runs:
             return None
@@ -293,28 +296,28 @@ class Preset:
         return Problem(place or name, wanted, plain(value), hint)
 
     def runs(self, asked: Mapping[str, Any]) -> bool:
-        """Return whether the framework can run fields of an execution, as far as they and its entries tell."""
+        """Return True if the framework can run the given fields; limits on unknown fields are not checked."""
         if any(self.problem(name, value) for name, value in asked.items()):
             return False
         known = self.completed(asked)
-        told = (one.that for one in self.limits if known.keys() >= {*one.that.names})
+        readable = (one.that for one in self.limits if known.keys() >= {*one.that.names})
         try:
-            return all(bool(one.value(lambda name: _held(name, known[name]))) for one in told)
+            return all(bool(one.value(lambda name: _held(name, known[name]))) for one in readable)
         except (TypeError, ValueError, ArithmeticError):
-            return False  # for a malformed value, of which the decoder tells
+            return False  # a malformed value, which the decoder reports
 
     def usual(self, execution: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what the entries say of the fields of a whole execution, whatever it has there."""
+        """Return the value of each entry for a complete execution, regardless of the value that it states."""
         return {name: _computed(entry.value, execution) for name, entry in self.entries.items()}
 
     def computed(self, name: str, known: Mapping[str, Any]) -> Any:
-        """Return what the entry of a field says, from the other fields, or columns of them, as files have them."""
+        """Return the value of the entry of a field, from other fields, or columns of them, as in files."""
         return _computed(self.entries[name].value, known)
 
     def completed(self, stated: Mapping[str, Any]) -> dict[str, Any]:
-        """Return fields of an execution, or columns of a table, with those that were left out.
+        """Return fields of an execution, or columns of a table, with missing fields filled in.
 
-        A field whose expression reads a missing or malformed one is left out still: the decoder tells of both.
+        A field whose expression reads a missing or malformed one remains missing: the decoder reports both.
         """
         values = {**stated, "preset": self.family}
         for name, entry in self.entries.items():
@@ -327,7 +330,7 @@ class Preset:
 
 
 def plain(value: object) -> str:
-    """Write a value of a field as a file does, without quotes."""
+    """Return the value of a field as text, as in files but without quotes."""
     return str(value).lower() if isinstance(value, (bool, np.bool_)) else str(value)
 
 
@@ -338,7 +341,7 @@ def _computed(value: Any, known: Mapping[str, Any]) -> Any:
 
 
 def _held(name: str, value: Any) -> Any:
-    """Return a stated value, or a column of them, as a record holds it: digits of named values as text."""
+    """Return a stated value, or a column, in the form of a record: named values that are digits become text."""
     declaration = _FIELDS[name].declaration
     if not declaration.choices:
         return value
@@ -348,10 +351,10 @@ def _held(name: str, value: Any) -> Any:
 
 
 def find_preset(source: str) -> Preset:
-    """Return a preset by name, or of a file that changes one.
+    """Return a preset by name, or from a file that changes one.
 
     Raises:
-        SpecError: When there is none of that name, or for anything wrong with a file.
+        SpecError: If no preset has this name, or for any error in a file.
     """
     given: object = source
     if not isinstance(given, str) or not given:
@@ -366,6 +369,7 @@ def _preset(source: str, chain: tuple[str, ...]) -> Preset:
         raise SpecError(source, Problem("base", wanted, " -> ".join((*chain, source))))
     name, raw = catalog.load("preset", source)
     file = decode(_File, raw, source)
+    # Presets of the catalog stand on their own; a user's file changes one, by default the common options.
     shipped = name in PRESETS
     if not shipped and (problems := list(_beyond(file))):
         raise SpecError(source, problems)
@@ -387,33 +391,33 @@ def _preset(source: str, chain: tuple[str, ...]) -> Preset:
 
 
 def _without_about(raw: object) -> object:
-    """Return the document of a preset without the names that it is also called by."""
+    """Return the document of a preset without its aliases, which do not affect results."""
     return {k: v for k, v in raw.items() if k != "about"} if isinstance(raw, Mapping) else raw
 
 
 def _beyond(file: _File) -> Iterator[Problem]:
-    """Yield what a file that changes a preset states of the framework itself: that is the base's alone."""
-    why = "what the framework has, and cannot combine, is said by the base"
+    """Yield statements on the framework itself in a file that changes a preset; only the base may make them."""
+    why = "support and limits of the framework are stated by the base preset"
     if file.limits:
         yield Problem(
-            "limits", "nothing in a preset of your own", f"{len(file.limits)} of them", why
+            "limits", "nothing in a user-defined preset", f"{len(file.limits)} of them", why
         )
     for name, entry in file.fields.items():
         if entry.runs:
             place = f"fields.{name}.runs"
-            yield Problem(place, "nothing in a preset of your own", "a list", why)
+            yield Problem(place, "nothing in a user-defined preset", "a list", why)
 
 
 def agreed(
     edition: str | None, stated: str | None, file: str = "preset", usual: str = COMMON
 ) -> tuple[str, Preset]:
-    """Return the edition and the preset of an execution from those that are stated of the two.
+    """Return the edition and the preset of an execution; each may be derived from the other.
 
-    Without an edition it is the one that the preset needs: the published one, unless a framework is named. Without a
-    preset it is that of the edition: the published forms, or the `usual` one. `file` is named in messages.
+    If no edition is stated, it is the one that the preset needs: published, or corrected for a framework. If no preset
+    is stated, it is the published forms for edition published, else the `usual` one. `file` is named in messages.
 
     Raises:
-        SpecError: When there is no preset of that name, and for a framework in the published edition.
+        SpecError: If no preset has this name, and for a framework in the published edition.
     """
     if stated is None:
         edition = edition or PUBLISHED
@@ -422,22 +426,22 @@ def agreed(
     needed = PUBLISHED if preset.published else CORRECTED
     if edition == PUBLISHED != needed:
         wanted = f"{CORRECTED}, which preset={stated} needs"
-        problem = Problem("edition", wanted, PUBLISHED, "presets are not published")
+        problem = Problem("edition", wanted, PUBLISHED, "the published edition has no presets")
         raise SpecError(file, problem)
     return edition or needed, preset
 
 
 FRAMEWORK = "megatron-lm"
-"""Default preset on processors that the framework runs on."""
+"""Default preset on processors that the framework supports."""
 
 ON_FEW = "torchtitan"
-"""Default preset on fewer than :data:`FEW` of them, where sharding parameters (FSDP) is the common choice."""
+"""Default preset on fewer than :data:`FEW` processors, where sharding parameters (FSDP) is the common choice."""
 
 FEW = 16
-"""Processors from which the default is :data:`FRAMEWORK`: two nodes of 8."""
+"""Number of processors from which the default is :data:`FRAMEWORK`: two nodes of 8."""
 
 RUNS_ON = ("NVIDIA", "AMD")
-"""Makers of the processors that both frameworks run on."""
+"""Makers of processors that both frameworks support."""
 
 
 def usual_preset(
@@ -448,15 +452,16 @@ def usual_preset(
 ) -> str:
     """Return the default preset of edition ``corrected``.
 
-    Every command takes it for a plan, a search, and an execution that leaves out fields of the published tool. An
-    execution that states all of those names no framework: ``common`` fills in the others and refuses nothing.
+    Every command uses it for a plan, a search, and an execution that leaves out fields of the published tool. An
+    execution that states all of them names no framework; there ``common`` fills in the others and refuses nothing.
 
     Args:
-        family: Maker and generation of the processors, as the file of a system states them.
-        asked: Fields of an execution that are asked for. Their ``num_procs``, or else the product of their degrees,
-            decides: below :data:`FEW` it is :data:`ON_FEW`, if that runs everything that is asked for.
-        options: Further fields that are asked for, each mapping on its own.
-        model: The model that runs. :data:`ON_FEW` recomputes operators, which not all models have.
+        family: Maker and generation of the processors, from the system file.
+        asked: Requested execution fields. Their ``num_procs``, or else the product of their degrees, decides: below
+            :data:`FEW` the preset is :data:`ON_FEW`, if it supports all requested fields.
+        options: Further requested fields; each mapping is checked separately.
+        model: The model to run. :data:`ON_FEW` recomputes operators of a block by default, which is not modelled for
+            experts and for blocks that are not an attention and then an MLP.
 
     >>> [usual_preset("NVIDIA Hopper", {"num_procs": count}) for count in (8, 64)]
     ['torchtitan', 'megatron-lm']
@@ -468,12 +473,14 @@ def usual_preset(
     if family and not family.startswith(RUNS_ON):
         return COMMON
     few = find_preset(ON_FEW)
-    is_few = 0 < _processors(asked) < FEW and (model is None or model.recomputes_operators)
+    # Otherwise the limits of ON_FEW would refuse the operators that it recomputes by default.
+    modelled = model is None or (model.recomputes_operators and not model.mixes)
+    is_few = modelled and 0 < _processors(asked) < FEW
     return ON_FEW if is_few and all(map(few.runs, (asked, *options))) else FRAMEWORK
 
 
 def _processors(asked: Mapping[str, Any]) -> int:
-    """Return the processors of an execution; 0 if it does not state them, nor its replicas."""
+    """Return the number of processors of an execution; 0 if it states neither that nor its replicas."""
     if "num_procs" in asked:
         return asked["num_procs"] if isinstance(asked["num_procs"], int) else 0
     degrees = [asked.get(axis.degree, 1) for axis in MESH_AXES]
@@ -482,7 +489,7 @@ def _processors(asked: Mapping[str, Any]) -> int:
 
 
 def _is_file(stated: object) -> bool:
-    """Return whether a stated preset is the file of one."""
+    """Return True if a stated preset is a file."""
     return isinstance(stated, str) and document_suffix(stated) in SUFFIXES
 
 
@@ -493,18 +500,18 @@ def filled(
     file: str = "preset",
     usual: str = COMMON,
 ) -> tuple[Mapping[str, Any], Preset | None]:
-    """Return fields of an execution, or columns of alike ones, with what its preset fills in, and that preset.
+    """Return fields of an execution (or columns of similar executions) completed by their preset, and that preset.
 
-    What is malformed stays, without a preset: the decoder tells of it.
+    Malformed fields are returned unchanged, without a preset: the decoder reports them.
 
     Args:
-        stated: The fields that there are.
-        edition, preset: Asked for in place of those that are stated.
-        file: Where the fields came from, for messages.
+        stated: The stated fields.
+        edition, preset: Edition and preset that replace the stated ones.
+        file: Source of the fields, for messages.
         usual: Preset of edition ``corrected`` if none is named.
 
     Raises:
-        SpecError: As :func:`agreed`.
+        SpecError: As in :func:`agreed`.
     """
     named = stated.get("edition") if edition is None else edition
     framework = stated.get("preset") if preset is None else preset
@@ -516,9 +523,9 @@ def filled(
 
 
 _MANY = 3
-"""Missing fields up to which each is told."""
+"""Number of missing fields up to which each is reported."""
 
-_EITHER = Problem("num_procs", "num_procs or data_par; the other follows", "neither of the two")
+_EITHER = Problem("num_procs", "num_procs or data_par; the other follows", "neither")
 
 
 def causes(
@@ -527,17 +534,18 @@ def causes(
     whole: Mapping[str, Any],
     entries: Mapping[str, Any],
 ) -> list[Problem]:
-    """Return the problems of an execution without those that only follow from others.
+    """Return the problems of an execution, without follow-up problems.
 
     Args:
-        problems: What the decoder says.
-        stated, whole: The fields that were stated, and with what the preset filled in.
-        entries: The fields that the preset fills in where it can.
+        problems: Problems from the decoder.
+        stated, whole: The stated fields, and all fields after the preset filled in its values.
+        entries: Fields that the preset can fill in.
     """
     found = [one for one in problems if one.field in stated or one.field not in (*entries, *whole)]
     if entries and not {"num_procs", "data_par"} & stated.keys():
         found.append(_EITHER)
     elif "data_par" in whole and "data_par" not in stated and not found:
+        # data_par was derived from num_procs and the other degrees, so a wrong value means that they do not divide.
         parts = ("context_par",) if whole.get("context_par", 1) != 1 else ()
         names = ("tensor_par", *parts, "pipeline_par")
         degrees = " * ".join(shown(whole.get(name)) for name in names)
@@ -547,17 +555,17 @@ def causes(
     absent = [one.field for one in found if one.field in usual and one.field not in stated]
     if not entries and "edition" not in stated and len(absent) > _MANY:
         left = [one for one in found if one.field not in absent]
-        wanted = f"{CORRECTED}, or a base such as megatron-lm, which fill in what is left out"
+        wanted = f"{CORRECTED}, or a base such as megatron-lm, to fill in missing fields"
         missing = f"nothing, and no {', '.join(name for name in absent if name != 'num_procs')}"
         return [*left, Problem("edition", wanted, missing)]
     return found or list(problems)
 
 
 def lacking(preset: Preset, value_of: Callable[[str], Any]) -> Iterator[Problem]:
-    """Yield the values of one execution that a framework does not have.
+    """Yield a problem for each value of an execution that a framework does not support.
 
     Args:
-        value_of: Returns the value of a field of the execution, or of the model.
+        value_of: Function that returns the value of an execution or model field.
     """
     for name in preset.entries:
         if problem := preset.problem(name, value_of(name)):
@@ -565,7 +573,7 @@ def lacking(preset: Preset, value_of: Callable[[str], Any]) -> Iterator[Problem]
 
 
 def refused(preset: Preset, value_of: Callable[[str], Any]) -> Iterator[tuple[Limit, Problem]]:
-    """Yield the limits of a framework that one execution breaks; `value_of` as for :func:`lacking`."""
+    """Yield the limits of a framework that an execution violates; `value_of` as in :func:`lacking`."""
     for limit in preset.limits:
         if not limit.that.value(value_of):
             given = ", ".join(f"{n}={plain(value_of(n))}" for n in limit.that.names)
@@ -574,7 +582,7 @@ def refused(preset: Preset, value_of: Callable[[str], Any]) -> Iterator[tuple[Li
 
 
 def _words_of(recipes: Sequence[Any]) -> str:
-    """Return the precisions of recipes as questions state them."""
+    """Return the precisions of recipes in the words of ``--dtype``."""
     from calculon.declarations.spellings.precisions import PRECISIONS  # only for messages
 
     words = [word for word, fields in PRECISIONS.items() if fields.get("fp8_recipe") in recipes]

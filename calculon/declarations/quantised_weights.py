@@ -1,7 +1,7 @@
-"""Types of numbers of a released checkpoint, by the ``quantization_config`` of its configuration.
+"""Weight types of a released checkpoint (FP8, MXFP4, AWQ, GPTQ, ...), from ``quantization_config``.
 
-A model has no types: they are fields of how it is served. So they become a hint of the fields to state there. Sources:
-Hugging Face Transformers, *Quantization* (``mxfp4``, ``fp8``, ``awq``, ``gptq``, ``compressed-tensors``);
+A model file has no weight types; they are fields of a deployment. Therefore they become a hint with the fields to set.
+Sources: Hugging Face Transformers, *Quantization* (``mxfp4``, ``fp8``, ``awq``, ``gptq``, ``compressed-tensors``);
 NVIDIA Model Optimizer, ``hf_quant_config`` (``modelopt``).
 """
 
@@ -20,11 +20,11 @@ _TRAINED_IN = {
     "float8_block": ("mxfp8", "fp8-blockwise"),
     "nvfp4": ("nvfp4",),
 }
-"""Precisions of training by the type of released weights, each on the processors that have its recipe."""
+"""Training precisions by the type of released weights; each precision needs processors that support its recipe."""
 
 
 def precisions_of(released: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return precisions of training (``--dtype``) whose products read weights as released ones are stored.
+    """Return training precisions (``--dtype``) whose products read weights in the released format.
 
     >>> precisions_of({"weights_dtype": "float8_block"})
     ('mxfp8', 'fp8-blockwise')
@@ -34,11 +34,11 @@ def precisions_of(released: Mapping[str, Any]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Quantised:
-    """Narrow weights of a checkpoint.
+    """Quantised weights of a checkpoint.
 
     Attributes:
-        words: What they are, in the words of the configuration.
-        fields: Fields of a deployment that say it; empty where none has these bytes.
+        words: Description in the words of the configuration.
+        fields: Corresponding fields of a deployment; empty if no supported type has these bytes.
     """
 
     words: str
@@ -46,15 +46,17 @@ class Quantised:
 
     @property
     def note(self) -> str:
-        """Say what the weights are, and how a deployment states it."""
+        """Description of the weights, with the deployment options that state them."""
         if not self.fields:
-            return f"released weights are {self.words}: no type of a deployment has as many bytes"
+            return (
+                f"released weights are {self.words}: no weight type of a deployment has this size"
+            )
         stated = " ".join(f"--set {name}={value}" for name, value in self.fields.items())
-        return f"released weights are {self.words}; of a deployment: calculon serve ... {stated}"
+        return f"released weights are {self.words}; for a deployment: calculon serve ... {stated}"
 
 
 def quantised_weights(raw: object) -> Quantised | None:
-    """Return what a ``quantization_config`` says; None for none, and for a method that is not known.
+    """Return the weights described by a ``quantization_config``; None for an absent or unknown one.
 
     >>> quantised_weights({"quant_method": "mxfp4"}).fields
     {'experts_dtype': 'mxfp4'}
@@ -105,12 +107,13 @@ def _compressed(method: str, raw: Mapping[str, Any]) -> Quantised:
     cache = _cache(raw.get("kv_cache_scheme"))
     if len(known) != 1 or "" in known:
         return Quantised(words, cache)
+    # Checkpoints that keep attention in 16 bits quantise only the experts.
     where = "experts_dtype" if _attention_is_wide(kept) else "weights_dtype"
     return Quantised(words, {where: known.pop(), **cache})
 
 
 def _type_of(weights: Mapping[str, Any]) -> str:
-    """Return the type of weights with as many bytes; empty where none has."""
+    """Return the weight type with the same number of bytes; empty if there is none."""
     bits, kind = weights.get("num_bits"), weights.get("type")
     group = weights.get("group_size")
     if (bits, kind) == (8, "float"):
@@ -132,7 +135,7 @@ def _modelopt(method: str, raw: Mapping[str, Any]) -> Quantised:
 
 
 def _cache(scheme: object) -> dict[str, str]:
-    """Return the type of the cache that a scheme says."""
+    """Return the deployment field for a KV-cache scheme."""
     if not isinstance(scheme, Mapping) or scheme.get("num_bits") != 8:
         return {}
     return {"kv_dtype": "float8" if scheme.get("type") == "float" else "int8"}
@@ -143,5 +146,5 @@ def _names(listed: object) -> list[str]:
 
 
 def _attention_is_wide(kept: Iterable[str]) -> bool:
-    """Return whether attention is among the parts that keep 16 bits, so that experts alone are narrow."""
+    """Return True if attention keeps 16 bits, so that only experts are quantised."""
     return any(word in name for name in kept for word in _ATTENTION)

@@ -1,9 +1,9 @@
-"""Recipes of training with narrow products: what operands are, how they are made, and what stays of them.
+"""Low-precision training recipes (FP8, MXFP8, NVFP4): size of operands, and cost of making and keeping them.
 
-Weights, norms, the core of attention, the residual stream, embedding, head, routers, gradients between operators, their
-sums and the state of the optimizer keep their types under every recipe; only operands of products with weights of
-blocks are narrow. Source: NVIDIA, *Transformer Engine* documentation, low precision training; DeepSeek-V3, arXiv
-2412.19437, section 3.3.1; *Pretraining LLMs with NVFP4*, arXiv 2509.25149.
+Under every recipe, only operands of products with block weights are narrow. Weights, norms, the attention core, the
+residual stream, embedding, head, routers, gradients between operators, their sums and the optimizer state keep their
+types. Source: NVIDIA, *Transformer Engine* documentation, low precision training; DeepSeek-V3, arXiv 2412.19437,
+section 3.3.1; *Pretraining LLMs with NVFP4*, arXiv 2509.25149.
 """
 
 from collections.abc import Mapping
@@ -12,29 +12,30 @@ from typing import Final, NamedTuple
 NO_RECIPE: Final = "none"
 
 FLOAT8, FLOAT4 = "float8", "float4"
-"""Types of the arithmetic of recipes."""
+"""Arithmetic types of recipes."""
 
 FLOAT4_BYTES: Final = 0.5
-"""Bytes of an operand element, its scale apart."""
+"""Bytes of an operand element, without its scale."""
 
 
 class Recipe(NamedTuple):
-    """A recipe of narrow products.
+    """Recipe of low-precision products.
 
     Attributes:
         product: Type of the arithmetic.
-        operand, weight: Bytes per element of an activation or gradient, and of a weight, with their scales.
-        layouts: Copies of an operand: products of gradients read it along its other side.
-        separate: The second copy is made of 16 bits, since scales are of blocks along one side; not of the first one.
-        measured: Tensors are read once more before, for their largest value.
-        rotated: Second copies of inputs and of gradients, the operands of gradients of weights, are rotated (random
-            Hadamard transform of 16 points), by a kernel that reads the tensor again.
-        squares: Scales of weights are of squares, so that the second copy of a weight is the first one transposed.
-        promoted: Sums of so many terms as share a scale are added up in 32 bits in every pass, not in those of
-            gradients alone.
-        joined: Policies of fusion under which norms write operands.
+        operand, weight: Bytes per element of an activation or gradient, and of a weight, including scales.
+        layouts: Copies of an operand; gradient products read it along its other dimension.
+        separate: The second copy is made from 16 bits rather than from the first copy, since scales cover blocks along
+            one dimension.
+        measured: Tensors are read once more beforehand, to find their largest value.
+        rotated: The second copies of inputs and gradients (operands of weight gradients) are rotated by a random
+            Hadamard transform of 16 points, in a kernel that reads the tensor again.
+        squares: Scales of weights cover squares, so that the second copy of a weight is the first one transposed.
+        promoted: Partial sums over blocks with one scale are accumulated in 32 bits in every pass, rather than only in
+            gradient products.
+        joined: Fusion policies under which norms write operands.
         weight_layouts: Copies of a weight.
-        cached: Copies of weights are made once for all microbatches; not in each.
+        cached: Copies of weights are made once for all microbatches, rather than in each.
     """
 
     product: str
@@ -51,9 +52,9 @@ class Recipe(NamedTuple):
     cached: bool = True
 
     def on(self, *, transposes: bool) -> "Recipe":
-        """Return the recipe on a machine that `transposes` operands, or reads them along either side as they are.
+        """Return the recipe on a machine that `transposes` operands, or reads them along either dimension.
 
-        Blocks of scales lie along one side, whatever the machine: then there are two copies on all.
+        If scales cover blocks along one dimension, every machine needs two copies.
         """
         return self if transposes or self.separate else self._replace(layouts=1, weight_layouts=1)
 
@@ -63,15 +64,15 @@ class Recipe(NamedTuple):
         return self.weight_layouts * self.weight
 
     def conversion(self, stored: float) -> float:
-        """Return the bytes per element that making the copies of a weight moves, which is stored in so many."""
+        """Return the bytes per element moved to make the copies of a weight with `stored` bytes per element."""
         return (2 if self.measured else 1) * stored + self.copies
 
     def gathered(self, stored: float) -> tuple[float, float]:
-        """Return bytes per element in which narrow weights are gathered, and that making the copies of them moves.
+        """Return the bytes per element of gathered low-precision weights, and of the traffic of making their copies.
 
-        A layout is gathered as it is multiplied, and the other transposed of it, if there is one. Scales of blocks
-        along one side (mxfp8) let neither layout be made of the other: both are made of weights gathered as stored.
-        Those of squares (blockwise) are the same either way. Source: Megatron-LM, ``--fp8-param-gather`` and
+        One layout is gathered as multiplied, and the other, if any, is its transpose. With scales of blocks along one
+        dimension (mxfp8), neither layout can be made from the other, so both are made from weights gathered as stored.
+        Scales of squares (blockwise) serve both layouts. Source: Megatron-LM, ``--fp8-param-gather`` and
         ``--reuse-grad-buf-for-mxfp8-param-ag``; Transformer Engine documentation, *FP8 Blockwise Scaling*.
         """
         if self.separate and not self.squares:
@@ -80,7 +81,7 @@ class Recipe(NamedTuple):
 
 
 COMPILED = ("compile", "max")
-"""Policies of fusion that join elementwise chains."""
+"""Fusion policies that fuse elementwise chains."""
 
 RECIPES: Mapping[str, Recipe] = {
     "delayed": Recipe(FLOAT8, 1, 1, joined=COMPILED),
@@ -105,12 +106,12 @@ RECIPES: Mapping[str, Recipe] = {
         squares=True,
     ),
 }
-"""Recipes of Transformer Engine by the names of Megatron-LM.
+"""Recipes of Transformer Engine, with the names of Megatron-LM.
 
-``delayed`` has factors of the largest values of steps before, ``tensorwise`` of the tensor itself. ``blockwise`` has a
-scale of 4 bytes for 128 values, and for squares of 128 of weights; ``mxfp8`` one of a byte for 32 values; ``nvfp4`` one
-of a byte for 16 values, and one for the tensor, whose largest value is therefore measured. Gradients of ``nvfp4`` are
-rounded stochastically, by instructions of their own, which moves no bytes.
+``delayed`` scales by the largest values of earlier steps, ``tensorwise`` by the largest value of the tensor itself.
+``blockwise`` has a 4-byte scale per 128 values, and per 128 x 128 square of weights; ``mxfp8`` a 1-byte scale per 32
+values; ``nvfp4`` a 1-byte scale per 16 values and one per tensor, which requires its largest value. Gradients of
+``nvfp4`` are rounded stochastically, by dedicated instructions without memory traffic.
 
 Source: Transformer Engine documentation, *FP8 Blockwise Scaling*, *MXFP8*, *NVFP4*; its
 ``pytorch/csrc/quantizer.cpp``: ``nvte_hadamard_transform_amax`` reads a tensor for both largest values, then one kernel
@@ -121,18 +122,18 @@ PRODUCTS_IN_FLOAT8: Mapping[str, Recipe] = {
     "delayed": RECIPES["delayed"]._replace(weight_layouts=1, cached=False),
     "current": RECIPES["tensorwise"]._replace(weight_layouts=1, cached=False),
 }
-"""What ``matmul_dtype`` float8 alone means, by ``float8_scaling``.
+"""Meaning of ``matmul_dtype`` float8 without a recipe, by ``float8_scaling``.
 
-The same kernels, but that copies of weights are made in every microbatch, in one layout, as torchao has them, and
-operands in both on every machine.
+The kernels are the same, except that copies of weights are made in every microbatch and in one layout, as in torchao,
+and copies of operands in both layouts on every machine.
 """
 
 MODULES_WITHOUT: Mapping[str, tuple[str, ...]] = {"delayed": ("norm", "moe_act")}
-"""Modules that are not computed again under a recipe: factors of steps before would be counted twice.
+"""Modules that cannot be recomputed under a recipe, since the scaling statistics would be updated twice.
 
 Source: Megatron-LM, ``core/transformer/transformer_config.py``: delayed scaling excludes modules whose outputs are
 discarded.
 """
 
 GATHERED = ("delayed", "tensorwise", "blockwise", "mxfp8")
-"""Recipes with which weights themselves can be kept narrow (Megatron-LM, ``--fp8-param-gather``)."""
+"""Recipes with which the weights themselves can be kept in low precision (Megatron-LM, ``--fp8-param-gather``)."""

@@ -1,4 +1,4 @@
-"""Declared numbers of results: any number of a double, and a field for each statistic of a record of arrays."""
+"""Declared numbers of results: any double, and a field for each statistic of a record of arrays."""
 
 import math
 from collections.abc import Callable, Collection, Iterable
@@ -11,7 +11,7 @@ from calculon.declarations.fields import Declaration, declare
 R = TypeVar("R")
 
 NUMBER = Declaration("a number of a result", unbounded=True)
-"""Any number of a double; infinite ones too."""
+"""Any double, including infinity."""
 
 
 def number(words: str, **declaration: Any) -> Any:
@@ -22,11 +22,11 @@ def number(words: str, **declaration: Any) -> Any:
 def with_numbers(
     statistics: Iterable[Column], *, unlimited: Collection[str] = (), **declaration: Any
 ) -> Callable[[type[R]], type[R]]:
-    """Return a class decorator that declares a field for each statistic that the class does not declare itself.
+    """Return a class decorator that declares a field for each statistic not declared in the class itself.
 
     Args:
-        statistics: Their names, help, and which of them may be null.
-        unlimited: Names of statistics in which null stands for infinity.
+        statistics: Columns, with their help texts and whether they may be null.
+        unlimited: Names of statistics in which null represents infinity.
         **declaration: Properties of all fields, such as a default.
     """
     fields: dict[str, Any] = {

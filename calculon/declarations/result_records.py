@@ -1,4 +1,4 @@
-"""Parts of result files as declared records: the question, and the deployments that a search found."""
+"""Parts of result files as declared records: the question, and the deployments found by a search."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -9,27 +9,27 @@ from calculon.declarations.decode import decode
 from calculon.declarations.fields import Declaration, declare
 
 QUESTION = "question"
-"""Member of a result that says what it answers."""
+"""Member of a result with the question that it answers."""
 
 DEPLOYMENT, REPLICAS = "deployment", "replicas"
-"""Members of a deployment that serves: its fields, and among them the number of replicas, which is no field."""
+"""Members of a serving deployment: its fields, and in them the number of replicas, which is not a deployment field."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _NamedSpec:
-    """A model or system in a question."""
+    """Model or system in a question."""
 
     unknown_keys: ClassVar[str] = "ignored"
 
     name: str = declare("its name", default="")
-    source: str = declare("its file, if that has another name", default="")
+    source: str = declare("its file, if named differently", default="")
     set: dict[str, Any] = declare("changed values by path", default=None)
     sha256: str = declare("hash of its content", default="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _AskedExecution:
-    """The execution in a question."""
+    """Execution in a question."""
 
     unknown_keys: ClassVar[str] = "ignored"
 
@@ -38,7 +38,7 @@ class _AskedExecution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Question:
-    """A question, to check the members that are read of it; each of them may be missing."""
+    """Question of a result, used to check the members that are read; each may be missing."""
 
     unknown_keys: ClassVar[str] = "ignored"
 
@@ -57,7 +57,7 @@ def question_in(raw: Mapping[str, Any], file: str, place: str = "") -> Mapping[s
         file, place: Its file, and its path in the file, for messages.
 
     Raises:
-        SpecError: With everything wrong in it.
+        SpecError: With every problem in the question.
     """
     known = raw.get(QUESTION)
     if known is None:
@@ -68,7 +68,7 @@ def question_in(raw: Mapping[str, Any], file: str, place: str = "") -> Mapping[s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundExecution:
-    """One of the best executions of a search."""
+    """Execution among the winners of a search."""
 
     unknown_keys: ClassVar[str] = "ignored"
 
@@ -78,30 +78,30 @@ class FoundExecution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Counts:
-    """Numbers of deployments of a search."""
+    """Numbers of deployments in a search."""
 
     unknown_keys: ClassVar[str] = "ignored"
 
     total: int = declare("deployments of the space", at_least=0, unbounded=True)
     solved: int = declare("deployments whose batch was solved", at_least=0, unbounded=True)
-    feasible: int = declare("deployments that keep all limits", at_least=0, unbounded=True)
+    feasible: int = declare("deployments within all limits", at_least=0, unbounded=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundDeployment:
-    """One of the best deployments of a search."""
+    """Deployment among the winners of a search."""
 
     unknown_keys: ClassVar[str] = "ignored"
 
     deployment: dict[str, Any] = declare("its fields")
     replicas: int = declare("its replicas", at_least=1, default=1)
-    batch: int = declare("sequences that a replica decodes at a time", at_least=0, default=0)
+    batch: int = declare("sequences that a replica decodes concurrently", at_least=0, default=0)
     figures: dict[str, Any] = declare("its figures", default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundDeployments:
-    """The result of a search for deployments."""
+    """Result of a search for deployments."""
 
     unknown_keys: ClassVar[str] = "ignored"
 
@@ -113,10 +113,10 @@ class FoundDeployments:
 
 
 def without_replicas(fields: Any, file: str, place: str) -> Any:
-    """Return the fields of a deployment, and of its pool that prefills, without the numbers of replicas.
+    """Return the fields of a deployment, and of its prefill pool, without the numbers of replicas.
 
     Raises:
-        SpecError: When a number of replicas is wrong.
+        SpecError: For an invalid number of replicas.
     """
     if not isinstance(fields, Mapping):
         return fields

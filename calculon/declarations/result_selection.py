@@ -1,4 +1,4 @@
-"""Results in files, as executions: which of them is meant (``best.json#2``), and the question that it answers."""
+"""Executions and deployments selected from result files (``best.json#2``), with the question that they answer."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -23,10 +23,10 @@ from calculon.declarations.run_figures import DAYS_BETWEEN
 from calculon.declarations.statistics import BOUNDS
 
 PLANS = "plans"
-"""Member of the answer of ``plan`` that has its plans by rank, as the document of a search has its winners."""
+"""Member of the answer of ``plan`` with its plans by rank, like the winners in the document of a search."""
 
 WINNERS, WORKLOAD = "winners", "workload"
-"""Members of the result of a search for deployments; a deployment that serves has a workload, too."""
+"""Members of the result of a search for deployments; a serving result has a workload, too."""
 
 FURTHER_COLUMNS = (
     *("reason", "layers", *BOUNDS),
@@ -34,17 +34,17 @@ FURTHER_COLUMNS = (
     *("max_batch_size", "mbs_break", "any_batch", "objective", "where", "fix", "add", "top"),
     *("role", "tokens", "tokens_per_step", "meets", "frontier", "memory_remark", *DAYS_BETWEEN),
 )
-"""Columns of tables of results that are neither execution fields nor statistics; most belong to studies."""
+"""Columns of result tables that are neither execution fields nor statistics; most belong to studies."""
 
 TABLE = ".csv"
 _SEPARATOR = re.compile("[:/]")
 
 
 def split(source: str) -> tuple[str, str]:
-    """Return the file, and what is selected of it, of a text such as ``best.json#2`` or ``best.json#1024:2``.
+    """Return the file and the selector of a text such as ``best.json#2`` or ``best.json#1024:2``.
 
     Raises:
-        SpecError: For a file with a ``#`` and nothing behind it.
+        SpecError: For an existing file followed by ``#`` without a selector.
     """
     path, mark, selector = source.partition("#")
     if mark and not selector and Path(path).is_file() and not Path(source).exists():
@@ -52,10 +52,11 @@ def split(source: str) -> tuple[str, str]:
             source, Problem("", f"a rank or a row after #, such as {path}#0", "nothing")
         )
     return (source, "") if not selector or Path(source).exists() else (path, selector)
+    # File names may contain a #, so a file with the full name takes precedence over a selector.
 
 
 def is_result(raw: object) -> bool:
-    """Return whether a document is the result of an estimate, of a search, or of several."""
+    """Return True if a document is the result of an estimate, of a search, or of several of these."""
     if isinstance(raw, list):
         return any(isinstance(row, Mapping) and "total_time" in row for row in raw[:1])
     if not isinstance(raw, Mapping):
@@ -66,13 +67,13 @@ def is_result(raw: object) -> bool:
 
 
 def searched(raw: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what a document has of a search: the plans of an answer, or all of it."""
+    """Return the search results in a document: the plans of an answer, or the whole document."""
     plans = raw.get(PLANS)
     return plans if isinstance(plans, Mapping) else raw
 
 
 def is_winner(value: object) -> bool:
-    """Return whether a value is one result of a search."""
+    """Return True if a value is one result of a search."""
     return isinstance(value, Mapping) and {"execution", "stats"} <= value.keys()
 
 
@@ -81,15 +82,15 @@ def _values(value: object) -> list[Any]:
 
 
 def is_served(raw: Mapping[str, Any]) -> bool:
-    """Return whether a document is the result of a search for deployments, or of a deployment that serves."""
+    """Return True if a document is the result of a search for deployments, or a serving result."""
     return isinstance(raw.get(WINNERS), list) or isinstance(raw.get(DEPLOYMENT), Mapping)
 
 
 def deployment_in(raw: Mapping[str, Any], selector: str, path: str) -> Mapping[str, Any]:
-    """Return the deployment of a document for which :func:`is_served` holds, by default the best.
+    """Return the deployment of a serving document (:func:`is_served`); by default the best.
 
     Raises:
-        SpecError: When nothing is selected, or what is selected is no deployment.
+        SpecError: If the selector matches nothing, or the selected value is not a deployment.
     """
     if not isinstance(raw.get(WINNERS), list):
         check_single(selector, path)
@@ -101,10 +102,10 @@ def deployment_in(raw: Mapping[str, Any], selector: str, path: str) -> Mapping[s
 
 
 def workload_in(raw: Mapping[str, Any], selector: str, path: str) -> Mapping[str, Any]:
-    """Return the workload of a document for which :func:`is_served` holds: one for all deployments of a search.
+    """Return the workload of a serving document (:func:`is_served`); a search has one for all deployments.
 
     Raises:
-        SpecError: When nothing is selected, or the document does not say its workload.
+        SpecError: If the selector matches nothing, or the document does not state its workload.
     """
     deployment_in(raw, selector, path)
     found = raw.get(WORKLOAD)
@@ -116,15 +117,15 @@ def workload_in(raw: Mapping[str, Any], selector: str, path: str) -> Mapping[str
 def execution_in(
     raw: object, selector: str, path: str
 ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Return the execution of a result, and its question, which is empty where the file does not say.
+    """Return the execution of a result, and its question, which is empty if the file does not state it.
 
     Args:
         raw: A document for which :func:`is_result` holds.
-        selector: The rank in a search, by default the best; of several counts processors and rank; of a list the row.
-        path: Where the document came from, for messages.
+        selector: Rank in a search, by default the best; for several processor counts, count and rank; for a list, row.
+        path: Source of the document, for messages.
 
     Raises:
-        SpecError: When nothing is selected, or more than one, or an estimate that does not say its execution.
+        SpecError: If the selection is empty or ambiguous, or for an estimate that does not state its execution.
     """
     if isinstance(raw, list):
         return _row(raw[number_in(selector, len(raw), path, "row")], path)
@@ -135,9 +136,9 @@ def execution_in(
         question = question_in(raw, path)
         fields = question.get("execution", {}).get("fields")
         if not fields:
-            hint = "give the execution that it was estimated from"
-            wanted = "a result that says its execution"
-            raise SpecError(path, Problem("", wanted, "the statistics of llm alone", hint))
+            hint = "give the inputs of the estimate instead"
+            wanted = "a result that states its execution"
+            raise SpecError(path, Problem("", wanted, "only the statistics of llm", hint))
         return fields, question
     found = list(searches_in(raw, path, selector))
     if len(found) > 1:
@@ -153,18 +154,18 @@ def execution_in(
 
 
 def row_of_table(path: str, selector: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Return the execution of a row of a CSV file of results, and its question; errors as :func:`execution_in`."""
+    """Return the execution in a row of a CSV result file, and its question; errors as in :func:`execution_in`."""
     try:
         text = read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise SpecError(path, Problem("", "a table", "no text of CSV")) from None
+        raise SpecError(path, Problem("", "a table", "not a CSV text")) from None
     lines = parse_csv(path, text, ("num_procs",), most_rows=len(text))
     cells = lines[number_in(selector, len(lines), path, "row")].cells
     return _row({k: _cell(k, v) for k, v in cells.items() if k and v}, path)
 
 
 def is_table(path: str) -> bool:
-    """Return whether a file name is that of a CSV file."""
+    """Return True if a file name has the suffix of a CSV file."""
     return document_suffix(path) == TABLE and not path.endswith(".gz")
 
 
@@ -172,18 +173,19 @@ _FIELDS = {field.key: field for field in spec_fields(Execution)}
 
 
 def _cell(name: str, text: str) -> Any:
-    """Return a cell of a table as the field of an execution has it; a text where it is none, which is told later."""
+    """Return a cell converted to the type of its execution field; otherwise as text, which the decoder reports."""
     kind = _FIELDS[name].annotation if name in _FIELDS else str
     if kind is bool and text in ("True", "False", "true", "false"):
         return text.lower() == "true"
     if kind is int:
+        # pandas writes a column of integers with blanks as floats: 8.0.
         whole = text.removesuffix(".0")
         return int(whole) if re.fullmatch(r"-?\d{1,18}", whole) else text
     return text
 
 
 def _row(row: Any, path: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Return the fields of an execution in a row, and what it says of the question."""
+    """Return the execution fields in a row, and the part of the question that it states."""
     fields = {k: v for k, v in _mapping(row).items() if k in _FIELDS and v is not None}
     if not fields:
         raise SpecError(path, Problem("", "a row with an execution", shown(row)))
@@ -200,7 +202,7 @@ def searches_in(
     """Yield place, rank and all entries of the selected searches in a document of ``loe``.
 
     Raises:
-        SpecError: For a document of something else, and when nothing is selected.
+        SpecError: For another kind of document, and if the selection is empty.
     """
     raw = searched(raw)
     if not all(isinstance(one, Mapping) for one in raw.values()):
@@ -218,7 +220,7 @@ def searches_in(
         raise SpecError(path, Problem("", "#PROCS or #PROCS:RANK", found))
     chosen = {count: searches[count]} if count else searches
     if not any(chosen.values()):
-        raise SpecError(path, Problem("", "a search that found something", "no executions"))
+        raise SpecError(path, Problem("", "a search with results", "no executions"))
     for key, entries in chosen.items():
         if entries or count:
             place = f"#{key}/" if key else "#"
@@ -226,7 +228,7 @@ def searches_in(
 
 
 def number_in(text: str, count: int, path: str, noun: str) -> int:
-    """Read a rank or a row; the first when there is no text."""
+    """Read a rank or a row; the first if there is no text."""
     number = text or "0"
     if not count and not text:
         raise SpecError(path, Problem("", f"at least one {noun}", "none"))
@@ -236,18 +238,18 @@ def number_in(text: str, count: int, path: str, noun: str) -> int:
 
 
 def check_single(selector: str, path: str) -> None:
-    """Check that nothing is selected of a file that holds one estimate."""
+    """Check that nothing is selected from a file with a single estimate."""
     if selector:
         found = f"#{selector}, but the file holds one estimate"
         raise SpecError(path, Problem("", "a file name without #", found))
 
 
 RESULTS = "the JSON of llm, loe, plan or study"
-"""Files of results of executions."""
+"""Kinds of result files with executions."""
 
 
 def no_result(path: str, raw: object = None) -> SpecError:
-    """Return the error for a document that holds no results; it names the first members of an object."""
+    """Return the error for a document without results; it names the first members of an object."""
     names = ", ".join(map(str, islice(raw, 3))) if isinstance(raw, Mapping) else ""
     hint = "compare and report read the JSON of serve and serve-optimal, too"
     return SpecError(

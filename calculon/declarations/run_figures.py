@@ -1,4 +1,4 @@
-"""The figures of whole runs: each declared once, with its unit."""
+"""Figures of training runs (days, goodput, cost, energy), each declared once with its unit."""
 
 from typing import Annotated, ClassVar
 
@@ -15,56 +15,56 @@ TokensPerDollar = Annotated[Array, Unit("tokens/USD")]
 
 @record
 class DaysByUse:
-    """Days of a run by what they are spent on; their sum is ``days``."""
+    """Days of a run by use; their sum is ``days``."""
 
     NAMES: ClassVar = "{field}_days"
 
-    useful: Days = stat("steps that count, at the time of the cost model")
+    useful: Days = stat("training steps that count, at the predicted step time")
     evaluation: Days = stat("evaluations")
-    saving: Days = stat("steps that wait for checkpoints")
-    lost: Days = stat("work that failures destroy: since the last checkpoint")
+    saving: Days = stat("steps delayed by checkpointing")
+    lost: Days = stat("work lost to failures since the last checkpoint")
     restart: Days = stat(
         "from failures to the next step: detection, restart, loading of the checkpoint"
     )
-    waiting: Days = stat("waiting for nodes in repair, with no spare left")
-    repeated: Days = stat("steps that loss spikes and silent corruptions take back")
-    slowed: Days = stat("steps that slow nodes and variation between ranks make longer")
+    waiting: Days = stat("waiting for node repairs when no spare is left")
+    repeated: Days = stat("steps repeated because of loss spikes and silent data corruption")
+    slowed: Days = stat("slowdown of steps by slow nodes and variation between ranks")
 
 
 @record
 class CampaignFigures:
-    """What a whole run takes, one entry for each execution."""
+    """Figures of a training run, one entry per execution."""
 
-    days: Days = stat("expected days of the run, from its first step to its last")
-    days_p10: Days = stat("days that failures leave in one run of ten")
-    days_p50: Days = stat("days that failures leave in one run of two")
-    days_p90: Days = stat("days that failures leave in nine runs of ten")
-    processor_hours: Hours = stat("processor-hours that are paid: spares, too")
+    days: Days = stat("expected days of the run, from first to last step")
+    days_p10: Days = stat("days of the run, 10th percentile over random failures")
+    days_p50: Days = stat("days of the run, median over random failures")
+    days_p90: Days = stat("days of the run, 90th percentile over random failures")
+    processor_hours: Hours = stat("paid processor-hours, including spares")
     goodput: Fraction = stat("time of steps that count over the time of the run")
     failures: Count = stat("expected interruptions")
     mtbf_hours: Hours = stat("hours between interruptions of the job")
-    checkpoint_interval: Seconds = stat("time of steps between checkpoints")
+    checkpoint_interval: Seconds = stat("step time between checkpoints")
     checkpoint_time: Seconds = stat("time that steps wait for a checkpoint")
-    checkpoint_size: Bytes = stat("bytes of a checkpoint")
-    spare_nodes: Count = stat("nodes that stand by")
+    checkpoint_size: Bytes = stat("size of a checkpoint")
+    spare_nodes: Count = stat("spare nodes")
     mfu_effective: Fraction = stat(
-        "6 FLOP for each parameter that a token passes over the peak of the processor-hours that are paid"
+        "6 FLOP per active parameter and token, over the peak of the paid processor-hours"
     )
-    usd: Dollars = stat("US dollars, where there is a price", nullable=True)
-    tokens_per_usd: TokensPerDollar = stat("tokens for a US dollar", nullable=True)
-    mwh: MegawattHours = stat("energy, where the power of a processor is known", nullable=True)
-    t_co2: Tonnes = stat("carbon dioxide, where that of the electricity is known", nullable=True)
+    usd: Dollars = stat("cost in US dollars, if a price is known", nullable=True)
+    tokens_per_usd: TokensPerDollar = stat("tokens per US dollar", nullable=True)
+    mwh: MegawattHours = stat("energy, if the power of a processor is known", nullable=True)
+    t_co2: Tonnes = stat("carbon dioxide, if the emissions of electricity are known", nullable=True)
     by_use: DaysByUse = part()
 
 
 RUN_FIGURES: dict[str, Column] = {one.name: one for one in columns(CampaignFigures)}
-"""The figures of whole runs by name."""
+"""Figures of training runs by name."""
 
 DAYS_BETWEEN = ("days_low", "days_high")
-"""Both ends of the interval of ``days`` in tables: the interval of the time of a step."""
+"""Ends of the interval of ``days`` in tables, from the interval of the step time."""
 
 TIMED_FIGURES = frozenset(
     {"processor_hours"}
     | {n for n, f in RUN_FIGURES.items() if f.unit.symbol in ("d", "USD", "tokens/USD", "MWh", "t")}
 )
-"""Figures that grow or shrink with the time of a step, and are as uncertain as it."""
+"""Figures proportional to the step time, with the same uncertainty."""

@@ -1,7 +1,7 @@
-"""JSON Schema of the spec files, made from the declarations: editors complete and check specs with it.
+"""JSON Schema of the spec files, generated from the declarations, for completion and checks in editors.
 
-It says what the decoder says about single fields. What needs two fields at once (a product of degrees, thresholds that
-fall) only the decoder checks.
+It expresses what the decoder checks in single fields. Conditions on several fields (a product of degrees, descending
+thresholds) are checked only by the decoder.
 """
 
 from typing import Any, get_args, get_origin
@@ -15,9 +15,9 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 def schema(cls: type) -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of the files that decode into a record class.
 
-    Undeclared keys are an error where the class says so, and open where they are worth a warning. Of a class that has
-    overlays (:mod:`calculon.declarations.overlay`) a file with a base may leave out anything, and is not
-    checked further; one that a preset completes may leave out fields.
+    Undeclared keys are an error if the class refuses them, and allowed if they only cause a warning. For a class with
+    overlays (:mod:`calculon.declarations.overlay`), a file with a base may leave out anything and is not checked
+    further; a file that a preset completes may leave out fields.
 
     >>> from calculon.declarations.model import Model
     >>> schema(Model)["properties"]["hidden"]["minimum"]
@@ -27,6 +27,7 @@ def schema(cls: type) -> dict[str, Any]:
     whole = _record(cls)
     if not getattr(cls, "overlays", False):
         return head | whole
+    # Both branches share these two members; the rest applies only to files without a base.
     described = {"description": whole.pop("description"), "type": whole.pop("type")}
     if completed := getattr(cls, "completed_where", ()):
         needed = {"required": whole.pop("required")}
@@ -37,7 +38,7 @@ def schema(cls: type) -> dict[str, Any]:
 
 
 def _states(field: str, value: str) -> dict[str, Any]:
-    """Return the schema of objects that state a field with this value."""
+    """Return the schema of objects in which a field has this value."""
     return {"required": [field], "properties": {field: {"const": value}}}
 
 

@@ -1,6 +1,6 @@
-"""Choices of an execution by scope: its named values and switches, as records that plain code reads.
+"""Choices of an execution by scope: its named values and switches, as records for plain code (not columns).
 
-The members of the records of layouts, blocks and steps are generated from the declarations of the fields.
+The members of the records of layouts, blocks and steps are generated from the field declarations.
 """
 
 from collections.abc import Callable
@@ -36,11 +36,11 @@ DERIVED: dict[str, tuple[str, ...]] = {
         "stage_blocks",
     ),
 }
-"""Members of choices that are no field of an execution, with the fields that they are derived from."""
+"""Members of choices that are not execution fields, with the fields that they are derived from."""
 
 if TYPE_CHECKING:
     _Members = (
-        Execution  # type checkers see the fields of an execution, of which each record has some
+        Execution  # type checkers see all execution fields, although each record has only some
     )
 else:
     _Members = object
@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 
 def _of_scope(scope: Scope) -> Callable[[type[T]], type[T]]:
-    """Give a record the named values and switches of a scope, but for those that another member of it knows."""
+    """Add the named values and switches of a scope to a record, except fields that another member covers."""
 
     def completed(cls: type[T]) -> type[T]:
         own = cls.__annotations__
@@ -62,7 +62,8 @@ def _of_scope(scope: Scope) -> Callable[[type[T]], type[T]]:
             if field.named and scope in field.declaration.scope and field.name not in known
         }
         plain = {name: kind for name, kind in own.items() if name not in DERIVED}
-        cls.__annotations__ = plain | generated | own  # derived members last
+        # dataclass takes the order of fields from here; derived members come last.
+        cls.__annotations__ = plain | generated | own
         return cls
 
     return completed
@@ -71,12 +72,12 @@ def _of_scope(scope: Scope) -> Callable[[type[T]], type[T]]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 @_of_scope(Scope.LAYOUT)
 class LayoutChoice(_Members):
-    """The choices that decide which layers there are; a generator of layers reads nothing else of an execution.
+    """Choices that determine the list of layers; the layer generators read nothing else of an execution.
 
     Attributes:
-        sequence_parallel: The residual region is split along the sequence (Korthikanti 2022, section 4.2.2):
-            ``tensor_par_comm_type``.
-        overlapped: Tensor-parallel collectives run beside their products: ``tensor_par_overlap``.
+        sequence_parallel: Sequence parallelism: the residual region is split along the sequence (Korthikanti 2022,
+            section 4.2.2). From ``tensor_par_comm_type``.
+        overlapped: Tensor-parallel collectives overlap their products. From ``tensor_par_overlap``.
     """
 
     sequence_parallel: bool
@@ -89,29 +90,30 @@ class LayoutChoice(_Members):
 
     @property
     def launched(self) -> str | None:
-        """How the host launches kernels: one of :data:`LAUNCH_MODES`, or None where it is not waited for."""
+        """Kernel launch mode: one of :data:`LAUNCH_MODES`, or None if launches take no time."""
         if self.launch_mode != "auto":
             return self.launch_mode
         return {"none": "eager", "compile": "compile", "max": "compile"}.get(self.fusion)
 
     @property
     def blocking(self) -> bool:
-        """Whether the host waits for each kernel before it launches the next."""
+        """True if the host waits for each kernel before it launches the next."""
         return self.launch_mode == "blocking"
 
     @property
     def recipe(self) -> Recipe | None:
-        """How operands are made that are narrower than 16 bits; None where none is."""
+        """Recipe of operands narrower than 16 bits; None without such operands."""
         if self.fp8_recipe != NO_RECIPE:
             return RECIPES[self.fp8_recipe]
+        # Tensors stored in 8 bits need no conversion, and so no recipe.
         if self.matmul_dtype == FLOAT8 and self.dtype_bytes > 1:
             return PRODUCTS_IN_FLOAT8[self.float8_scaling]
         return None
 
     def recipe_on(self, *, transposes: bool) -> Recipe | None:
-        """Return the same on a machine that needs transposed copies of 8-bit operands, or does not.
+        """Return the recipe on a machine that needs transposed copies of 8-bit operands, or does not.
 
-        What ``matmul_dtype`` means alone is the same on all.
+        Without ``fp8_recipe``, the meaning of ``matmul_dtype`` is the same on all machines.
         """
         if self.fp8_recipe == NO_RECIPE:
             return self.recipe
@@ -119,7 +121,7 @@ class LayoutChoice(_Members):
 
     @property
     def multiplied(self) -> str:
-        """The ``matmul_dtype`` by which results of products and attention have their types: float8 under a recipe."""
+        """The ``matmul_dtype`` that determines the types of product results and attention: float8 under a recipe."""
         return multiplied(self.matmul_dtype, self.fp8_recipe)
 
     @property
@@ -141,34 +143,34 @@ class LayoutChoice(_Members):
 
     @property
     def gathers_outputs(self) -> bool:
-        """Whether every product is split by columns, and its output gathered."""
+        """True if every product is split by columns and its output gathered."""
         return self.tp_impl == "allgather"
 
     @property
     def fuses(self) -> bool:
-        """Whether chains of elementwise operators are one kernel."""
+        """True if chains of elementwise operators are one kernel."""
         return self.fusion in ("compile", "max")
 
     @property
     def fuses_loss(self) -> bool:
-        """Whether the loss is, in a layout of the head (:func:`~calculon.cost.embedding_head.plain_layout`)."""
+        """True if the loss is fused, in a layout of the head (:func:`~calculon.cost.embedding_head.plain_layout`)."""
         return self.fuses or self.compile_scope == "blocks_and_loss"
 
     @property
     def multiquery(self) -> bool:
-        """Whether one key/value head serves all query heads."""
+        """True for multi-query attention: one key/value head serves all query heads."""
         return self.attention_type == "multiquery"
 
     @property
     def flash(self) -> bool:
-        """Whether attention is one fused kernel, whose score matrix is never in memory."""
+        """True for FlashAttention: one fused kernel that does not materialise the score matrix."""
         return self.attn_impl == "flash"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 @_of_scope(Scope.BLOCK)
 class BlockChoice(_Members):
-    """The choices that decide the cost of a block, for the layers of a layout."""
+    """Choices that determine the cost of a block, given the layers of its layout."""
 
     layout: LayoutChoice
 
@@ -177,169 +179,173 @@ class BlockChoice(_Members):
 
     @property
     def sequence_parallel(self) -> bool:
-        """Whether the residual region is split along the sequence."""
+        """True if the residual region is split along the sequence."""
         return self.layout.sequence_parallel
 
     @property
     def recompute_all(self) -> bool:
-        """Whether every layer is computed again in the backward pass."""
+        """True for full recomputation: the backward pass recomputes every layer."""
         return self.activation_recompute == "full"
 
     @property
     def modules(self) -> frozenset[str]:
-        """The modules that are computed again."""
+        """Recomputed modules."""
         return modules_of(self.recompute_modules)
 
     @property
     def checkpoints(self) -> frozenset[str]:
-        """The modules whose layers are all computed again from what the module reads, and keep nothing themselves.
+        """Modules that recompute all their layers from the module input, and store nothing else.
 
         Source: Megatron-LM, ``moe/moe_layer.py``: router, dispatch, experts and combine are one checkpointed function.
         """
         if self.recompute_modules == "none":
             return frozenset()
+        # "moe" contains these modules, although the value does not list them.
         found = self.modules & {"moe", "shared_experts"}
         return found | {*INSIDE["moe"]} if "moe" in found else found
 
     @property
     def recompute_attention(self) -> bool:
-        """Whether at least the attention core is computed again (selective recompute)."""
-        if self.remakes:  # which keeps the result of fused attention, whatever else is said of it
+        """True if at least the attention core is recomputed (selective recomputation)."""
+        if self.remakes:  # `ops` always keeps the result of fused attention
             return not self.layout.flash
         return self.activation_recompute in ("full", "attn_only") or "core_attn" in self.modules
 
     @property
     def recomputes(self) -> bool:
-        """Whether anything is computed again."""
+        """True if anything is recomputed."""
         return self.activation_recompute != "none" or self.recompute_modules != "none"
 
     @property
     def remakes(self) -> bool:
-        """Whether single operators are computed again."""
+        """True if individual operators are recomputed."""
         return self.recompute_modules == "ops"
 
     @property
     def recompute_operators(self) -> bool:
-        """Whether all but attention and every other product is computed again."""
+        """True if everything except attention and every other product is recomputed."""
         return self.recompute_all or self.remakes
 
     @property
     def recompute_norm(self) -> bool:
-        """Whether the norms before products are computed again."""
+        """True if the norms before products are recomputed."""
         return self.recompute_operators or "norm" in self.modules
 
     @property
     def recompute_activation(self) -> bool:
-        """Whether the activation of the MLP is computed again."""
+        """True if the activation of the MLP is recomputed."""
         return self.recompute_shared_activation or "mlp" in self.modules
 
     @property
     def recompute_shared_activation(self) -> bool:
-        """Whether that of shared experts is, where those are not computed again as a whole."""
+        """True if the activation of shared experts is recomputed, unless the experts are recomputed as a whole."""
         return self.recompute_operators or "activation" in self.modules
 
     @property
     def recompute_expert_activation(self) -> bool:
-        """Whether that of the experts that a router chooses is, its output discarded."""
+        """True if the activation of routed experts is recomputed, so that its output is discarded."""
         return self.recompute_shared_activation or "moe_act" in self.modules
 
     @property
     def recompute_latent_heads(self) -> bool:
-        """Whether queries, keys and values are made of their latents again, their positions with them."""
+        """True if queries, keys and values are recomputed from their latents, with rotary positions."""
         return self.recompute_all or "mla_up_proj" in self.modules
 
     @property
     def recompute_gdn_norm(self) -> bool:
-        """Whether the norm after the state of the gated delta rule is computed again."""
+        """True if the norm after the state of the gated delta rule is recomputed."""
         return self.recompute_all or "gdn_norm_out" in self.modules
 
     @property
     def drops_latent_heads(self) -> bool:
-        """Whether they are not kept."""
+        """True if queries, keys and values of latent attention are not stored."""
         return "mla_up_proj" in self.modules
 
     @property
     def recompute_mlp(self) -> bool:
-        """Whether both products of the MLP are computed again."""
+        """True if both products of the MLP are recomputed."""
         return self.recompute_all or "mlp" in self.modules
 
     @property
     def recompute_gated(self) -> bool:
-        """Whether the first product of a gated MLP is computed again, of both halves or of one."""
+        """True if the first product of a gated MLP is recomputed, in full or for one half."""
         return self.recompute_operators or self.recompute_mlp
 
     @property
     def drops_hidden(self) -> bool:
-        """Whether the first product of the MLP is not kept."""
+        """True if the result of the first MLP product is not stored."""
         return "mlp" in self.modules
 
     @property
     def recompute_stream(self) -> bool:
-        """Whether the residual stream between attention and MLP is made again: split, its reduction is kept."""
+        """True if the residual stream between attention and MLP is recomputed.
+
+        With sequence parallelism its reduction is stored instead.
+        """
         return self.recompute_operators and (self.recompute_all or not self.sequence_parallel)
 
     @property
     def drops_stream(self) -> bool:
-        """Whether it is not kept."""
+        """True if the residual stream between attention and MLP is not stored."""
         return self.remakes and not self.sequence_parallel
 
     @property
     def regather_attention(self) -> bool:
-        """Whether the backward pass repeats the gather of the attention input."""
+        """True if the backward pass repeats the all-gather of the attention input."""
         return self.recompute_latent_heads or (
             self.recompute_attention or self.recompute_norm or self.seq_par_ag_redo
         )
 
     @property
     def regather_mlp(self) -> bool:
-        """Whether the backward pass repeats the gather of the MLP input."""
+        """True if the backward pass repeats the all-gather of the MLP input."""
         return self.recompute_norm or self.recompute_mlp or self.seq_par_ag_redo
 
     @property
     def regather_shared(self) -> bool:
-        """Whether the backward pass repeats the gather of the input of shared experts."""
+        """True if the backward pass repeats the all-gather of the input of shared experts."""
         return self.recompute_norm or self.seq_par_ag_redo
 
     @property
     def splits_transfers(self) -> bool:
-        """Whether collectives are split around pipeline transfers only (Narayanan 2021, section 4.1)."""
+        """True if collectives are split around pipeline transfers only (Narayanan 2021, section 4.1)."""
         return self.tensor_par_comm_type == "p2p_rs_ag"
 
     @property
     def pairs_passes(self) -> bool:
-        """Whether passes of two microbatches run beside each other, so that they hide the exchange of experts."""
+        """True if passes of two microbatches overlap, to hide the all-to-all of experts."""
         return self.ep_overlap == "1f1b"
 
     @property
     def in_halves(self) -> bool:
-        """Whether the halves of a microbatch run beside each other."""
+        """True if the two halves of a microbatch overlap."""
         return self.ep_overlap == "two_batch"
 
     @property
     def hides_experts(self) -> bool:
-        """Whether anything runs beside the exchange of experts."""
+        """True if anything overlaps the all-to-all of experts."""
         return self.ep_overlap != "none" or self.moe_shared_overlap
 
     @property
     def adds_gradients(self) -> bool:
-        """Whether kernels of their own add gradients up over microbatches."""
+        """True if separate kernels accumulate gradients over microbatches."""
         return self.training and self.grad_dtype != "auto" and not self.grad_fusion
 
     @property
     def reduced_bytes(self) -> int:
-        """Bytes per element of the gradients that data parallelism reduces."""
+        """Bytes per element of the gradients in the data-parallel reduction."""
         return DATATYPE_BYTES.get(self.grad_comm_dtype, self.layout.dtype_bytes)
 
     @property
     def explicit_gradient_bytes(self) -> int | None:
-        """Bytes per element of accumulated gradients (gradient accumulation), where their type is explicit."""
+        """Bytes per element of accumulated gradients (gradient accumulation); None unless their type is explicit."""
         return DATATYPE_BYTES.get(self.grad_dtype)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 @_of_scope(Scope.STEP)
 class StepChoice(_Members):
-    """The choices that decide the cost of an optimizer step, and of the gradients accumulated for it."""
+    """Choices that determine the cost of an optimizer step, and of the gradients accumulated for it."""
 
     layout: LayoutChoice
 
@@ -350,37 +356,37 @@ class StepChoice(_Members):
 
     @property
     def explicit_gradient_bytes(self) -> int | None:
-        """Bytes per element of accumulated gradients (gradient accumulation), where their type is explicit."""
+        """Bytes per element of accumulated gradients (gradient accumulation); None unless their type is explicit."""
         return MASTER_BYTES if self.grad_sums else DATATYPE_BYTES.get(self.grad_dtype)
 
     @property
     def added_gradient_bytes(self) -> int:
-        """Bytes per element of the gradients beside such sums; 0 where there is none."""
+        """Bytes per element of the gradients kept in addition to 4-byte sums; 0 without such sums."""
         return DATATYPE_BYTES[self.grad_dtype] if self.grad_sums else 0
 
     @property
     def flat_gradient_bytes(self) -> int:
-        """Bytes per element of the gradients that are laid out in one piece before their 4-byte copy; 0: none are."""
+        """Bytes per element of the gradients concatenated before their 4-byte copy; 0 if none are."""
         return DATATYPE_BYTES[self.grad_dtype] if self.main_grad and self.grad_flat else 0
 
     @property
     def whole_gradients(self) -> bool:
-        """Whether a rank keeps all of its gradients until the step, whatever its share of the optimizer state is."""
+        """True if a rank keeps all gradients until the step, even if it holds only a shard of the optimizer state."""
         return self.zero_stage in ("0", "1") or self.grad_buffer == "full"
 
     @property
     def sharded_masters(self) -> bool:
-        """Whether the weights that a rank keeps are 4-byte masters (FSDP: Zhao et al., arXiv 2304.11277, 4.4)."""
+        """True if the weights of a rank are 4-byte master weights (FSDP: Zhao et al., arXiv 2304.11277, 4.4)."""
         return self.zero_stage == "fsdp"
 
     @property
     def splits_weights(self) -> bool:
-        """Whether a rank keeps its share of the weights only."""
+        """True if a rank keeps only its share of the weights."""
         return self.zero_stage in SPLIT_WEIGHTS
 
     @property
     def plain_step(self) -> bool:
-        """Whether the step reads every gradient once, in one fused pass."""
+        """True if the step reads every gradient once, in one fused pass."""
         return not (
             self.main_grad
             or self.grad_clip
@@ -390,16 +396,16 @@ class StepChoice(_Members):
 
     @property
     def steps_by_matrix(self) -> bool:
-        """Whether the step depends on which weights are matrices, and on their shapes."""
+        """True if the cost of the step depends on which weights are matrices, and on their shapes."""
         return self.optimizer_impl == "loop" or self.optimizer in ("adafactor", "muon")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchChoice:
-    """The choices of strategies for a batch: plain code for all executions that share them.
+    """Choices of strategies for a batch, shared by all executions that plain code handles together.
 
     Attributes:
-        own_stages: Stages have a schedule or a layout of their own, not the published ones.
+        own_stages: True for a schedule or a layout of stages other than the published ones.
     """
 
     edition: str
@@ -413,32 +419,32 @@ class BatchChoice:
 
     @property
     def pairs_passes(self) -> bool:
-        """Whether forward passes run beside backward passes of another microbatch while the pipeline is full."""
+        """True if forward passes overlap backward passes of another microbatch while the pipeline is full."""
         return self.ep_overlap == "1f1b"
 
     @property
     def in_halves(self) -> bool:
-        """Whether the halves of a microbatch run beside each other."""
+        """True if the two halves of a microbatch overlap."""
         return self.ep_overlap == "two_batch"
 
     @property
     def simulated(self) -> bool:
-        """Whether the time of the schedule is simulated where stages are not alike."""
+        """True if the time of the schedule is simulated for uneven stages."""
         return self.pp_schedule in SIMULATED_SCHEDULES
 
     @property
     def folded(self) -> bool:
-        """Whether a pipeline rank has two parts that lie opposite each other in the model."""
+        """True if a pipeline rank has two opposite parts of the model."""
         return self.pp_schedule in FOLDED_SCHEDULES
 
     @property
     def mirrored(self) -> bool:
-        """Whether the second half of the ranks has the same parts as the first, for microbatches of the other way."""
+        """True if the second half of the ranks has the parts of the first, for microbatches in reverse direction."""
         return self.pp_schedule == "dualpipe"
 
     @property
     def meshed(self) -> bool:
-        """Whether ranks are numbered, and process groups use the networks that they span."""
+        """True if ranks are numbered, and process groups use the networks that they span."""
         return self.mesh_order != MESH_ORDERS[0]
 
 
@@ -448,4 +454,4 @@ CHOICES = {
     Scope.STEP: StepChoice,
     Scope.BATCH: BatchChoice,
 }
-"""The record of each scope."""
+"""Record of the choices of each scope."""

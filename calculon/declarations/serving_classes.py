@@ -1,4 +1,4 @@
-"""Classes of served models, by which published rows are compared with a deployment: model, engine, hardware, load."""
+"""Classes of served models (model, engine, hardware, load), used to compare published rows with a deployment."""
 
 from typing import ClassVar
 
@@ -10,7 +10,7 @@ DENSE, MOE, LATENT = "dense", "MoE", "latent attention"
 """Kinds of models."""
 
 KINDS = {
-    DENSE: "all other models",
+    DENSE: "all models not listed below",
     MOE: "models with several experts",
     LATENT: "models with multi-head latent attention, with or without experts",
 }
@@ -26,13 +26,13 @@ ENGINES = {
     "nim": "NIM",
     "llama.cpp": "llama.cpp",
 }
-"""Names of engines with published rows; launch scripts name their engine by the same keys."""
+"""Names of engines with published rows; launch scripts identify their engine by the same keys."""
 
 SINGLE, LATENCY, FULL = "single stream", "latency-bound", "saturated"
-"""Loads by sequences that a replica generates at a time."""
+"""Loads, by the number of sequences that a replica generates concurrently."""
 
 FULL_SHARE = 0.5
-"""Share of the batch limit from which a replica is saturated."""
+"""Share of the batch limit above which a replica is saturated."""
 
 LOADS = {
     SINGLE: "at most one sequence at a time in a replica",
@@ -41,21 +41,21 @@ LOADS = {
 }
 """Loads, each with its rule: ``concurrency`` against ``max_concurrency``."""
 
-_ROUNDING = 1e-9
+_ROUNDING = 1e-9  # a concurrency of 1 is computed, so it may exceed 1 by rounding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedClass:
-    """Class of a published row, or of a deployment."""
+    """Class of a published row or of a deployment."""
 
     unknown_keys: ClassVar[str] = "ignored"
 
     kind: str = declare("kind of model", choices=tuple(KINDS))
     engine: str = declare("engine", choices=(ANY_ENGINE, *ENGINES))
-    generation: str = declare("generation of processors, as system files name it; empty: unknown")
+    generation: str = declare("generation of processors, as in system files; empty: unknown")
     load: str = declare("load of a replica", choices=tuple(LOADS))
     apart: bool = declare(
-        "whether some processors only prefill, which no published row has", default=False
+        "whether some processors only prefill (no published row has this)", default=False
     )
 
     @classmethod
@@ -69,15 +69,15 @@ class ServedClass:
         *,
         apart: bool = False,
     ) -> "ServedClass":
-        """Return the class of a model that is served.
+        """Return the class of a served model.
 
         Args:
             model: The model.
             engine: One of :data:`ENGINES`, or :data:`ANY_ENGINE`.
             generation: ``about.family`` of the system.
-            concurrency: Sequences that a replica generates at a time, on average.
-            most: The most that memory and ``max_batch`` allow.
-            apart: Whether some processors only prefill.
+            concurrency: Mean number of sequences that a replica generates concurrently.
+            most: Largest number that memory and ``max_batch`` allow.
+            apart: True if some processors only prefill.
         """
         kind = LATENT if model.latent else MOE if model.mixes else DENSE
         load = FULL if concurrency >= FULL_SHARE * most else LATENCY
@@ -95,4 +95,4 @@ class ServedClass:
 
 
 CLASS_FIELDS = ("kind", "engine", "generation", "load")
-"""Fields of a class that published rows differ in, in this order in files."""
+"""Fields by which classes of published rows differ, in file order."""

@@ -1,4 +1,4 @@
-"""The figures of a deployment that serves: each declared once, with its unit."""
+"""Figures of serving deployments (TTFT, TPOT, throughput, KV cache, cost), each declared once with its unit."""
 
 from typing import Annotated, ClassVar
 
@@ -22,122 +22,125 @@ Tokens = Annotated[Array, Unit("tokens")]
 
 @record
 class ServingMemory:
-    """Memory of a rank; its sum is ``mem_used``."""
+    """Memory of a rank; the sum is ``mem_used``."""
 
     NAMES: ClassVar = "mem_{field}"
 
-    weights: Bytes = stat("weights of a rank, those of the stage with the most")
+    weights: Bytes = stat("weights of a rank, in the stage with the most")
     reserve: Bytes = stat("context, libraries, graphs and workspaces of a rank")
-    activation: Bytes = stat("the largest live tensors of a pass, and logits")
-    cache: Bytes = stat("keys and values of the sequences at hand")
+    activation: Bytes = stat("largest live tensors of a pass, and logits")
+    cache: Bytes = stat("KV cache of the concurrent sequences")
 
 
 @record
 class PrefixFigures:
-    """What of prompts is cached between requests, and where."""
+    """Prefix caching: cached parts of prompts between requests, and their location."""
 
     NAMES: ClassVar = "{field}"
 
-    hit_rate: Fraction = stat("share of the tokens of prompts that a cache still has")
-    hit_offloaded: Fraction = stat("share of the tokens of prompts that come from tier 2")
+    hit_rate: Fraction = stat("share of prompt tokens found in a cache")
+    hit_offloaded: Fraction = stat("share of prompt tokens loaded from tier 2")
     kept_prefixes: Count = stat(
-        "cached prefixes of requests for which tier 1 of a replica has room beside those at hand",
+        "cached prefixes that fit in tier 1 of a replica in addition to the concurrent requests",
         nullable=True,
     )
     offloaded_prefixes: Count = stat(
-        "cached prefixes for which tier 2 has room, where there is one", nullable=True
+        "cached prefixes that fit in tier 2, if there is one", nullable=True
     )
     waiting_prefixes: Count = stat(
         "conversations of a replica that wait for their next turn", nullable=True
     )
     hit_time: Seconds = stat("time to fetch a cached prefix from tier 2", nullable=True)
-    recompute_time: Seconds = stat("time to compute a cached prefix again", nullable=True)
+    recompute_time: Seconds = stat("time to recompute a cached prefix", nullable=True)
     hit_break_even: BytesPerSecond = stat(
-        "bandwidth of tier 2 for each processor from which a prefix is fetched sooner than computed again",
+        "bandwidth of tier 2 per processor above which fetching a prefix is faster than recomputing it",
         nullable=True,
     )
 
 
 @record
 class SpeculationFigures:
-    """What drafts are worth."""
+    """Benefit of speculative decoding."""
 
     NAMES: ClassVar = "spec_{field}"
 
-    tokens: Tokens = stat("tokens of a sequence that a pass yields; 1 without speculation")
+    tokens: Tokens = stat("tokens per sequence and decode pass; 1 without speculation")
     speedup: Fraction = stat(
-        "time per token without drafts over that with them, of the batch at hand", nullable=True
+        "time per token without drafts over time with drafts, at the present batch", nullable=True
     )
     break_even: Count = stat(
-        "largest batch of those that fit whose decode passes make tokens faster with drafts; 0: none",
+        "largest feasible batch at which drafts speed up decoding; 0: none",
         nullable=True,
     )
 
 
 @record
 class ServingFigures:
-    """What a deployment gives, one entry for each deployment and load."""
+    """Figures of a deployment, one entry per deployment and load."""
 
-    ttft: Seconds = stat("time from arrival to the first token: queue and prefill, on average")
-    ttft_p: Seconds = stat("the same at the percentile of the workload")
-    tpot: Seconds = stat("time per token after the first, on average")
-    tpot_p: Seconds = stat("the same at the percentile of the workload")
+    ttft: Seconds = stat("mean time to first token: queue and prefill")
+    ttft_p: Seconds = stat("time to first token at the percentile of the workload")
+    tpot: Seconds = stat("mean time per token after the first")
+    tpot_p: Seconds = stat("time per token at the percentile of the workload")
     itl_max: Seconds = stat(
-        "longest time between two tokens, or of speculation between those of two passes: of one that also takes the "
-        "last chunk of another prompt, where there is one"
+        "longest time between two tokens (with speculation: between two passes): a pass that also processes the last "
+        "prefill chunk of another prompt, if there is one"
     )
     request_latency: Seconds = stat("time from arrival to the last token")
-    interactivity: TokensPerSecond = stat("tokens that a user sees in a second: 1 / tpot")
+    interactivity: TokensPerSecond = stat("tokens per second for one user: 1 / tpot")
     output_rate: TokensPerSecond = stat("generated tokens of all replicas")
-    output_rate_per_proc: TokensPerSecond = stat("generated tokens for each processor")
-    total_rate_per_proc: TokensPerSecond = stat("prompt and generated tokens for each processor")
+    output_rate_per_proc: TokensPerSecond = stat("generated tokens per processor")
+    total_rate_per_proc: TokensPerSecond = stat("prompt and generated tokens per processor")
     run_output_rate: TokensPerSecond = stat(
-        "generated tokens of all replicas over a finite run; output_rate where it never ends"
+        "generated tokens of all replicas over a finite run; equals output_rate for an endless one"
     )
     request_rate: RequestsPerSecond = stat("answered requests of all replicas")
-    capacity_rate: RequestsPerSecond = stat("most requests that all replicas can answer")
-    concurrency: Count = stat("sequences that a replica generates at a time, on average")
-    max_concurrency: Count = stat("most sequences of a replica: by memory, or max_batch")
+    capacity_rate: RequestsPerSecond = stat("largest request rate of all replicas")
+    concurrency: Count = stat("mean number of sequences that a replica generates concurrently")
+    max_concurrency: Count = stat(
+        "largest number of sequences of a replica, by memory or max_batch"
+    )
     max_context: Tokens = stat("longest sequence that fits alone")
     even_context: Tokens = stat(
-        "context at which a decode pass reads as many bytes of caches as of weights", nullable=True
+        "context at which a decode pass reads as many bytes of KV cache as of weights",
+        nullable=True,
     )
-    utilisation: Fraction = stat("requests over the most that there can be")
-    prefill_share: Fraction = stat("share of the time that prompts take")
+    utilisation: Fraction = stat("request rate over the largest possible one")
+    prefill_share: Fraction = stat("share of the time spent on prefill")
     queue_time: Seconds = stat("mean wait before prefill")
-    prefill_time: Seconds = stat("prefill of a request with nothing else")
+    prefill_time: Seconds = stat("prefill of a request on an idle replica")
     transfer_time: Seconds = stat(
-        "time for which the cache of a prompt is under way to the processors that decode, beyond its prefill"
+        "time to transfer the KV cache of a prompt to the decode processors, beyond its prefill"
     )
     prefill_busy: Fraction = stat(
-        "share of the time that processors are busy which only prefill, where there are any",
+        "utilisation of prefill-only processors, if there are any",
         nullable=True,
     )
     decode_busy: Fraction = stat(
-        "requests over the most that the other processors can decode", nullable=True
+        "request rate over the largest that the decode processors support", nullable=True
     )
     balanced_prefill: Count = stat(
-        "replicas that prefill for each that decodes, so that neither waits", nullable=True
+        "prefill replicas per decode replica for balanced load", nullable=True
     )
-    decode_time: Seconds = stat("a pass that decodes all sequences at hand, with its drafts")
+    decode_time: Seconds = stat("time of a decode pass of all concurrent sequences, with drafts")
     usd_per_mtoken: DollarsPerMillion = stat(
-        "US dollars for a million generated tokens, where there is a price", nullable=True
+        "US dollars per million generated tokens, if a price is known", nullable=True
     )
     usd_per_mtoken_blended: DollarsPerMillion = stat(
-        "US dollars for a million tokens of prompts and generated ones together, where there is a price",
+        "US dollars per million tokens, prompt and generated together, if a price is known",
         nullable=True,
     )
     joules_per_token: JoulesPerToken = stat(
-        "energy of a generated token, of processors and the rest of their nodes, where a power is known: an estimate, "
-        "which assumes what decoding draws",
+        "energy per generated token, of processors and the rest of their nodes, if a power is known: an estimate that "
+        "assumes the power of decoding",
         nullable=True,
     )
-    mem_used: Bytes = stat("memory that a rank uses")
-    mem_free: Bytes = stat("memory that a rank has left")
+    mem_used: Bytes = stat("memory used by a rank")
+    mem_free: Bytes = stat("free memory of a rank")
     memory: ServingMemory = part()
     prefixes: PrefixFigures = part()
     speculation: SpeculationFigures = part()
 
 
 SERVING_FIGURES: dict[str, Column] = {one.name: one for one in columns(ServingFigures)}
-"""The figures of deployments by name."""
+"""Figures of deployments by name."""

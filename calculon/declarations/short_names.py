@@ -1,4 +1,4 @@
-"""Short names: what people write for fields of an execution and for statistics."""
+"""Short names of execution fields (``tp``, ``mbs``) and of statistics (``mem``)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +15,7 @@ FIELDS: Mapping[str, str] = {
     "recompute": "activation_recompute",
     "sp": "tensor_par_comm_type",
 }
-"""Fields of an execution by their short names."""
+"""Execution fields by short name."""
 
 QUESTION_WORDS: Mapping[str, str] = {
     "num_procs": "procs",
@@ -24,7 +24,7 @@ QUESTION_WORDS: Mapping[str, str] = {
     "seq_length": "seq",
     "datatype": "dtype",
 }
-"""Words that say fields of an execution as parts of a question: options of commands, and names of an address."""
+"""Words for execution fields in a question: command options, and parameters of a web address."""
 
 STATISTICS: Mapping[str, str] = {
     "time": "total_time",
@@ -35,17 +35,17 @@ STATISTICS: Mapping[str, str] = {
     "tokens/s": "tokens_per_second",
     "bubble": "bubble_time",
 }
-"""Statistics by the words of tables and pages; ``mfu`` and others are short already."""
+"""Statistics by the words of tables and pages; others, such as ``mfu``, are short already."""
 
 _VALUES: Mapping[str, Mapping[str, Any]] = {
     "sp": {"1": "rs_ag", "true": "rs_ag", "on": "rs_ag", "0": "ar", "false": "ar", "off": "ar"},
     "recompute": {"selective": "attn_only", "off": "none", "0": "none"},
 }
-"""What people write for values of some short names."""
+"""Alternative values of some short names."""
 
 
 def field_name(text: str) -> str:
-    """Return the field that a short name means, in capitals or not; any other text as it is.
+    """Return the field of a short name in either case; return any other text unchanged.
 
     >>> field_name("TP"), field_name("tensor_par")
     ('tensor_par', 'tensor_par')
@@ -54,7 +54,7 @@ def field_name(text: str) -> str:
 
 
 def field_value(name: str, text: str) -> str:
-    """Return the value that a text means behind a short name; any other text as it is.
+    """Return the field value of a short name's value; return any other text unchanged.
 
     >>> field_value("sp", "on"), field_value("tp", "8")
     ('rs_ag', '8')
@@ -63,9 +63,10 @@ def field_value(name: str, text: str) -> str:
 
 
 def short_of(field: str) -> str:
-    """Return the short name of a field or a statistic: the first of several; the name itself where there is none.
+    """Return the short name of a field or a statistic (the first of several); the name itself if it has none.
 
     >>> short_of("pipeline_interleaving"), short_of("total_time"), short_of("mfu")
     ('vpp', 'time', 'mfu')
     """
+    # Several short names may mean one field (vpp, v); the first is the one that pages show.
     return next((short for short, name in {**FIELDS, **STATISTICS}.items() if name == field), field)

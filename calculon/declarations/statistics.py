@@ -1,7 +1,7 @@
 """The statistics of an execution, each declared once: name, unit, description and source.
 
-The published 96 come first, then what the corrected edition adds. Their order is that of every file and table.
-Section numbers are those of the written specification of the published model (Isaev et al., *Calculon*, SC'23,
+The published 96 come first, then the additions of the corrected edition, in the order of every file and table.
+Section numbers refer to the written specification of the published model (Isaev et al., *Calculon*, SC'23,
 doi:10.1145/3581784.3607102).
 """
 
@@ -23,10 +23,10 @@ from calculon.base.units import (
 from calculon.declarations.axes import FURTHER_NAMES
 
 KINDS = ("base", "edge")
-"""Blocks inside a chunk, and at its boundary, where a pipeline transfer follows."""
+"""Kinds of blocks: inside a chunk, and at its boundary, where a pipeline transfer follows."""
 
 LEVEL = 0.9
-"""Share of measurements not seen that an interval of an estimate is to hold, given enough of them."""
+"""Target coverage of a prediction interval: the share of unseen measurements that it should contain."""
 
 
 @record
@@ -70,7 +70,7 @@ class TensorMessages:
 
 @record
 class Messages:
-    """Bytes that one stage hands to the next, and that one block reduces over data parallelism."""
+    """Bytes sent from one pipeline stage to the next, and bytes of one block in the data-parallel reduction."""
 
     block_fw_pp_size: Bytes = stat("pipeline message of the forward pass", source="4.4")
     block_bw_pp_size: Bytes = stat("pipeline message of the backward pass", source="4.4")
@@ -88,13 +88,13 @@ class BlockSpace:
         "activations while a block is computed", name="block_act_working_space"
     )
     act_storage: Bytes = stat(
-        "activations that a block keeps per microbatch", name="block_act_storage_space"
+        "activations that a block stores per microbatch", name="block_act_storage_space"
     )
     act_checkpoint: Bytes = stat(
-        "block input kept by full recomputation", name="block_act_checkpoint_size"
+        "block input stored by full recomputation", name="block_act_checkpoint_size"
     )
     weight_grad: Bytes = stat(
-        "weight gradients of a block that wait for the optimizer", name="block_weight_grad_space"
+        "weight gradients of a block until the optimizer step", name="block_weight_grad_space"
     )
     weight_grad_no_sharding: Bytes = stat(
         "weight gradients of the block being computed", name="block_weight_grad_space_no_sharding"
@@ -107,7 +107,7 @@ class BlockSpace:
 
 @record
 class OverlapBandwidth:
-    """Network bandwidth that would hide overlapped traffic."""
+    """Network bandwidth that would hide the overlapped traffic."""
 
     tp: BytesPerSecond = stat(
         "network bandwidth that hides tensor-parallel tiles",
@@ -172,13 +172,13 @@ class Times:
     """Times of one iteration on the most loaded processor."""
 
     fw_time: Seconds = stat(
-        "forward computation of a batch on the slowest stage. It has FSDP's copies of shards into the buffers that are "
-        "gathered (part of copy_time): with more replicas shards and their copies are smaller, for the same work",
+        "forward computation of a batch on the slowest stage. Includes FSDP's copies of shards into all-gather buffers "
+        "(part of copy_time): with more replicas, shards and their copies are smaller for the same work",
         source="5.1",
     )
     bw_time: Seconds = stat(
-        "backward computation of a batch on the slowest stage. It has FSDP's copies, and adding up the gradients of "
-        "microbatches, of shards in ZeRO 2, 3 and FSDP: with more replicas both are smaller, for the same work",
+        "backward computation of a batch on the slowest stage. Includes FSDP's copies and gradient accumulation, which "
+        "covers shards in ZeRO 2, 3 and FSDP: with more replicas both are smaller for the same work",
         source="5.1",
     )
     optim_step_time: Seconds = stat("optimizer step", source="5.1")
@@ -189,11 +189,11 @@ class Times:
     tp_comm_link_time: Seconds = stat("tensor-parallel time on the link", source="5.2")
     pp_comm_link_time: Seconds = stat("pipeline-parallel time on the link", source="5.3")
     dp_comm_link_time: Seconds = stat("data-parallel time on the link", source="5.6")
-    tp_comm_exposed_time: Seconds = stat("tensor-parallel time not hidden", source="5.2")
-    pp_comm_exposed_time: Seconds = stat("pipeline-parallel time not hidden", source="5.3")
-    dp_comm_exposed_time: Seconds = stat("data-parallel time not hidden", source="5.6")
-    fw_offload_exposed_time: Seconds = stat("forward offload time not hidden", source="5.4")
-    bw_offload_exposed_time: Seconds = stat("backward offload time not hidden", source="5.4")
+    tp_comm_exposed_time: Seconds = stat("exposed tensor-parallel time", source="5.2")
+    pp_comm_exposed_time: Seconds = stat("exposed pipeline-parallel time", source="5.3")
+    dp_comm_exposed_time: Seconds = stat("exposed data-parallel time", source="5.6")
+    fw_offload_exposed_time: Seconds = stat("exposed forward offload time", source="5.4")
+    bw_offload_exposed_time: Seconds = stat("exposed backward offload time", source="5.4")
     total_time: Seconds = stat("time of one iteration", source="5.10")
 
 
@@ -210,7 +210,7 @@ PARTS_OF_TIME = (
     "pp_comm_exposed_time",
     "dp_comm_exposed_time",
 )
-"""The statistics that add up to ``total_time``, in the order of the sum."""
+"""Statistics that add up to ``total_time``, in the order of the sum."""
 
 
 @record
@@ -235,7 +235,7 @@ class OffloadBandwidth:
 
 @record
 class Capacity:
-    """Memory that one processor needs."""
+    """Memory needed by one processor."""
 
     SOURCE: ClassVar = "5.8"
 
@@ -245,7 +245,7 @@ class Capacity:
 
 @record
 class Efficiency:
-    """Use of the machine."""
+    """Utilisation of the machine."""
 
     SOURCE: ClassVar = "5.10"
 
@@ -285,11 +285,11 @@ class Stats:
 
 @record
 class Figures:
-    """Figures that people quote, and times of embedding and LM head (output head)."""
+    """Common figures (MFU, tokens per second), and times of embedding and LM head (output head)."""
 
     parameters: Count = stat("parameters of the model")
     padded_parameters: Count = stat(
-        "parameters with those of the words that fill up the vocabulary of each tensor-parallel rank"
+        "parameters, including the padding of the vocabulary on each tensor-parallel rank"
     )
     tokens_per_second: TokensPerSecond = stat("tokens per second")
     tokens_per_second_per_proc: TokensPerSecond = stat("tokens per second and processor")
@@ -304,39 +304,39 @@ class Figures:
         "products"
     )
     mfu_causal: Fraction = stat(
-        "model FLOP utilisation that counts only the keys that a token attends to (causal, windows)"
+        "model FLOP utilisation with only the keys that a token attends to (causal, windows)"
     )
     hfu: Fraction = stat(
-        "hardware FLOP utilisation: matrix arithmetic executed, recomputation included, over the peak"
+        "hardware FLOP utilisation: matrix arithmetic executed, including recomputation, over the peak"
     )
     act_bytes_per_token: Bytes = stat(
-        "activations that a block keeps per token on one processor",
+        "activations that a block stores per token on one processor",
         name="block_act_bytes_per_token",
     )
     embedding_time: Seconds = stat("embedding of a batch, forward and backward (first stage)")
     head_time: Seconds = stat("output head and loss of a batch, forward and backward (last stage)")
     mtp_time: Seconds = stat(
-        "modules that predict further tokens, of a batch, forward and backward (last stage)"
+        "multi-token prediction modules of a batch, forward and backward (last stage)"
     )
-    host_time: Seconds = stat("work of the host in a step, while no kernel runs")
+    host_time: Seconds = stat("host time of a step during which no kernel runs")
     copy_time: Seconds = stat(
-        "copies of gathered weights and of gradients beside the collectives of a batch: part of the passes"
+        "copies of gathered weights and of gradients for the collectives of a batch: part of the passes"
     )
 
 
 @record
 class Buffers:
-    """Memory other than that of model, activations and optimizer."""
+    """Memory other than model, activations and optimizer."""
 
-    gathered_space: Bytes = stat("weights of other ranks, gathered for the blocks at work")
-    comm_buffer_space: Bytes = stat("gradients on their way to be reduced")
-    fragment_space: Bytes = stat("fragments of the allocator")
-    reserved_space: Bytes = stat("memory that is not the model's")
+    gathered_space: Bytes = stat("weights of other ranks, gathered for the blocks in use")
+    comm_buffer_space: Bytes = stat("gradients in reduction buffers")
+    fragment_space: Bytes = stat("fragmentation of the allocator")
+    reserved_space: Bytes = stat("memory outside the model: context, libraries, communicators")
 
 
 @record
 class ExpertSpace:
-    """Memory of routed experts, which is part of that of weights and of the optimizer; 0 without experts."""
+    """Memory of routed experts, part of the memory of weights and of the optimizer; 0 without experts."""
 
     expert_weight_space: Bytes = stat("weights of routed experts, a part of weight_space")
     expert_optimizer_space: Bytes = stat(
@@ -346,28 +346,28 @@ class ExpertSpace:
 
 @record
 class AxisTimes:
-    """Times of the collectives of further axes of parallelism in a batch, by axis."""
+    """Collective times of further axes of parallelism in a batch, by axis."""
 
     NAMES: ClassVar = "{axis}_comm_{field}_time"
     AXIS: ClassVar = FURTHER_NAMES
 
     link: Seconds = stat("{axis} collectives on the link")
-    exposed: Seconds = stat("{axis} collectives, not hidden")
+    exposed: Seconds = stat("exposed {axis} collectives")
 
 
 @record
 class ExpertFigures:
-    """What routed experts get and send; 0 in models without them."""
+    """Load and traffic of routed experts; 0 in models without experts."""
 
     ep_scale_up_bytes: Bytes = stat(
-        "bytes that a processor of the slowest stage sends inside of its node in a batch, to experts and back"
+        "bytes that a processor of the slowest stage sends inside its node in a batch, to experts and back"
     )
-    ep_nic_bytes: Bytes = stat("bytes that it sends to other nodes for them")
+    ep_nic_bytes: Bytes = stat("bytes that it sends to other nodes, to experts and back")
     expert_rows: Count = stat(
         "rows of all experts of the busiest processor, in a block and microbatch"
     )
     dropped_fraction: Fraction = stat(
-        "rows that it has no room for, as a share of those meant for it"
+        "rows beyond the expert capacity, as a share of the rows sent to that processor"
     )
     dispatch_space: Bytes = stat(
         "rows or tokens on both sides of the dispatch of a block: part of its working memory"
@@ -376,10 +376,10 @@ class ExpertFigures:
 
 @record
 class MemoryRisk:
-    """Probability of fitting in memory, by measured memory."""
+    """Probability of fitting in memory, from memory measurements."""
 
     fits: Fraction = stat(
-        "probability that an execution fits in tier-1 memory, by measured runs", nullable=True
+        "probability that an execution fits in tier-1 memory, from measured runs", nullable=True
     )
 
 
@@ -388,7 +388,7 @@ MFU = ("mfu", "mfu_causal")
 
 
 def mfu_name(execution: Mapping[str, Any]) -> str:
-    """Return the statistic that pages call MFU: with a kernel that skips masked keys the causal one.
+    """Return the statistic that pages call MFU: the causal one for a kernel that skips masked keys.
 
     >>> mfu_name({"attn_impl": "flash"}), mfu_name({"attn_impl": "eager"})
     ('mfu_causal', 'mfu')
@@ -399,30 +399,30 @@ def mfu_name(execution: Mapping[str, Any]) -> str:
 AXIS_PARTS_OF_TIME = tuple(f"{name}_comm_exposed_time" for name in FURTHER_NAMES)
 
 ALL_PARTS_OF_TIME = (*PARTS_OF_TIME, "host_time", *AXIS_PARTS_OF_TIME)
-"""The statistics that add up to ``total_time`` in any edition; the published one has no host time."""
+"""Statistics that add up to ``total_time`` in any edition; the published edition has no host time."""
 
 BOUNDS = {
-    "total_time_low": "lower end of the interval of total_time: the measured time is inside of it with 90 %",
+    "total_time_low": "lower end of the interval of total_time, which contains the measured time in 90 % of cases",
     "total_time_high": "upper end of the interval of total_time",
 }
-"""The interval that measured training steps give in edition ``corrected``, in s."""
+"""Prediction interval from measured training steps in edition ``corrected``, in s."""
 
 TIER1 = "proc_mem_tier1_cap_req"
-"""The tier-1 memory that an execution needs."""
+"""Tier-1 memory needed by an execution."""
 
 FITS = "fits"
-"""The probability that an execution fits in memory, which measured memory gives in edition ``corrected``."""
+"""Probability that an execution fits in memory, from memory measurements, in edition ``corrected``."""
 
 MAY_FIT = 0.05
 """Probability of fitting below which an execution that is predicted to exceed tier-1 memory is infeasible: the lower
-end of the 90 % error of memory."""
+end of the 90 % error interval of memory."""
 
 RISK = 0.1
-"""Probability of running out of memory that a recommended plan may have where nobody states another."""
+"""Default limit on the probability that a recommended plan runs out of memory."""
 
 
 def within_risk(risk: float) -> str:
-    """Return the condition that an execution runs out of memory with at most a probability.
+    """Return the condition that an execution runs out of memory with at most the given probability.
 
     >>> within_risk(0.1)
     'fits >= 0.9'
@@ -432,7 +432,7 @@ def within_risk(risk: float) -> str:
 
 @record
 class CorrectedStats(Stats):
-    """The statistics of the corrected edition: the published 96, then figures that people quote, and more."""
+    """Statistics of the corrected edition: the published 96, then common figures and further ones."""
 
     figures: Figures = part()
     buffers: Buffers = part()
@@ -456,24 +456,24 @@ KINDS_OF_MEMORY = (
     "fragments",
     "reserved",
 )
-"""What is in memory, in the order in which :func:`memory_by_kind` tells it."""
+"""Kinds of memory, in the order of :func:`memory_by_kind`."""
 
 _BUFFERS = ("gathered_space", "comm_buffer_space", "fragment_space", "reserved_space")
 """Statistics of the last four kinds, which only the corrected edition has."""
 
 OFFLOADS = ("weight_offload", "activations_offload", "optimizer_offload")
-"""Fields of an execution that move weights, activations and optimizer state to tier 2."""
+"""Execution fields that offload weights, activations and optimizer state to tier 2."""
 
 
 def memory_by_kind(
     stats: Mapping[str, float | None], execution: Mapping[str, Any], blocks: float
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Return bytes in tier 1 and in tier 2 by kind; they add up to the capacity that each tier needs.
+    """Return the bytes in tier 1 and in tier 2 by kind; they add up to the required capacity of each tier.
 
-    What blocks offload lives in tier 2; tier 1 keeps room for the blocks at work, and all of embedding and LM head.
+    Offloaded data of blocks is in tier 2; tier 1 keeps buffers for the blocks in use, and all of embedding and LM head.
 
     Args:
-        stats, execution: The statistics, and the fields of the execution.
+        stats, execution: Statistics and fields of the execution.
         blocks: Blocks of the most loaded pipeline stage.
     """
     full = execution["activation_recompute"] == "full"
@@ -495,6 +495,7 @@ def memory_by_kind(
         if moved[f"{name}_space"]:
             away[f"{name}_space"] = (stats[f"block_{name}_space"] or 0.0) * blocks
     if activations:
+        # Tier 2 holds weights, weight gradients and optimizer state as above; the rest of it are activations.
         rest = (stats["proc_mem_tier2_cap_req"] or 0.0) - sum(away.values())
         away["act_checkpoint_size" if full else "act_space"] = max(0.0, rest)
     return (

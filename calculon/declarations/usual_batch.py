@@ -1,20 +1,19 @@
-"""Batch and sequence of a training step: as they are stated, or usual ones."""
+"""Batch and sequence length of a training step: stated values, or defaults."""
 
 from calculon.declarations.spellings import global_batch, sequence_length
 
 TOKENS_PER_BATCH = 4 * 2**20
-"""Tokens of a batch that is not stated, on 64 to 4,096 processors: Llama 3 8B and 70B, arXiv:2407.21783, section
-3.4.1."""
+"""Tokens of the default batch on 64 to 4,096 processors: Llama 3 8B and 70B, arXiv:2407.21783, section 3.4.1."""
 
 MOST_PER_PROCESSOR = 2**16
-"""Most tokens of such a batch for each processor: 512 Ki on 8 processors, as llm.c trains GPT-2 124M on 8 A100
+"""Most tokens of the default batch per processor: 512 Ki on 8 processors, as llm.c trains GPT-2 124M on 8 A100
 (github.com/karpathy/llm.c, discussion 481), so that a step on few processors takes seconds."""
 
 TOKENS_PER_PROCESSOR = 2**10
-"""Fewest tokens of such a batch for each processor: 16 Mi on 16,384, as Llama 3.1 405B (arXiv:2407.21783)."""
+"""Fewest tokens of the default batch per processor: 16 Mi on 16,384, as Llama 3.1 405B (arXiv:2407.21783)."""
 
 LONGEST_UNASKED = 8192
-"""Tokens of a sequence that is not stated, where the model could have more."""
+"""Largest default sequence length in tokens, even if the model supports longer sequences."""
 
 
 def usual_batch(procs: int, length: int) -> int:
@@ -30,7 +29,7 @@ def usual_batch(procs: int, length: int) -> int:
 
 
 def asked_length(seq: int | str | None, longest: int) -> int:
-    """Return the tokens of a sequence: as stated, else the longest of a model, at most :data:`LONGEST_UNASKED`.
+    """Return the sequence length in tokens: as stated, else the length of the model up to :data:`LONGEST_UNASKED`.
 
     >>> asked_length(None, 131072), asked_length("4k", 131072)
     (8192, 4096)
@@ -39,7 +38,7 @@ def asked_length(seq: int | str | None, longest: int) -> int:
 
 
 def asked_batch(batch: int | str | None, procs: int, length: int) -> int:
-    """Return the sequences of a batch: as stated in sequences or tokens, or usual ones.
+    """Return the batch in sequences: as stated in sequences or tokens, or the default.
 
     >>> asked_batch("4M", 64, 8192), asked_batch(None, 1024, 8192)
     (512, 512)
@@ -59,16 +58,16 @@ def odd_part(count: int) -> int:
 
 
 def _divisible(procs: int, sequences: float) -> int:
-    """Return what a batch of about so many sequences should be a multiple of, for replicas to share it.
+    """Return a number that a batch of about `sequences` should be a multiple of, so that replicas can share it.
 
-    It is the odd part of the processor count, doubled while that is at most an eighth of the batch.
+    It is the odd part of the processor count, doubled while it is at most an eighth of the batch.
 
     >>> _divisible(1024, 512), _divisible(96, 512), _divisible(1000, 512)
     (64, 48, 125)
     """
     unit = odd_part(procs)
     if unit > sequences:
-        return 1
+        return 1  # no batch of this size serves all replicas equally
     while 16 * unit <= sequences:
         unit *= 2
     return unit

@@ -133,11 +133,11 @@ class _FleetPage:
         if one["memory_remark"]:
             blocks.append(f"{TIGHT}: {one['memory_remark']}.")
         if (fastest := self.answer["fastest"]) is not None:
-            words = plan_words(fastest["execution"], self.usual(fastest["execution"]))
+            faster = plan_words(fastest["execution"], self.usual(fastest["execution"]))
             stats = fastest["stats"]
             time = digits_of(one).duration(stats["total_time"])
             about = f"{time} per step, {risk_words(stats[FITS])}"
-            blocks.append(("Fastest that is predicted to fit: ", bold(words), f" ({about})"))
+            blocks.append(("Fastest that is predicted to fit: ", bold(faster), f" ({about})"))
         for limit in one["limits"]:
             said = _against_limit(one, limit)
             blocks.append(said if limit["met"] else bold(said))

@@ -311,7 +311,7 @@ def test_a_field_of_experts_without_effect_is_refused():
         (
             {"router_groups": 8, "router_group_topk": 1},
             "router_group_topk",
-            "at least 2, so that there are experts_per_token=2 in groups of 1",
+            "at least 2, to have experts_per_token=2 in groups of 1",
         ),
     ]:
         with pytest.raises(SpecError, match=f"{field}: expected {expected}"):

@@ -149,7 +149,7 @@ def test_every_page_fits_80_columns(run):
 def test_what_the_catalog_does_not_have_is_said(refuses):
     rows = [
         ("show megatron-2t", "did you mean 'megatron-1T'?"),
-        ("show 8xh100", "the system alone: h100_80g_sxm"),
+        ("show 8xh100", "system: h100_80g_sxm"),
         ("show", "catalog show: expected the name of a model, system"),
         ("h100_80g_sxmm", "did you mean 'h100_80g_sxm'?"),
         ("--family zzz", "families are AMD CDNA"),

@@ -47,6 +47,9 @@ search llama-3.1-8b 64 h100 --tp 2 -t 5
 search llama-3.1-8b --gpus 64 --gpu h100 --gbs 512
 estimate llama-3.1-8b --tp 4 --pp 2 h100
 estimate llama-3.1-8b "tp=4" h100 --gpus 64 --seq-len 4096 --gbs 256 --fp8
+estimate llama-3.1-8b "tp=4 dp=16" h100 --set system.mem1.GiB=120
+estimate mistralai/Mixtral-8x7B-Instruct-v0.1 "tp=8" h200
+serve llama-3.1-8b 2 h100 --isl 1k --output 200 --qps 3
 explain llama-3.1-8b "tp=4 dp=16" h100
 why llama-3.1-8b "tp=4 dp=16" h100
 compare llama-3.1-8b "tp=4 dp=16" "tp=2 dp=32" h100
@@ -87,6 +90,8 @@ HINTS = {
     "plan llama-3.1-8b --nodes 8 --gpu h100": "8 nodes of 8 are 64",
     "plan llama-3.1-8b 64 h100 --lr 3e-4": "training is not simulated",
     "plan llama-3.1-8b 64 h100 --micro-batch-size 2": "--fix mbs=N",
+    "serve llama-3.1-8b 2 h100 --osl 200": "--output for tokens",
+    "plan llama-3.1-8b 1 rtx4090 --lora 16": "LoRA is not modelled",
     "estimate llama-3.1-8b 'tp=4 foo=3' h100": "one of tp, pp, dp, ",
     "estimate llama-3.1-8b 'tp=4 procs=8-32' h100": "one number of processors",
     "plan llama-3.1-8b 64 h100 --dtype fp8 --preset torchtitan": "dtype fp8-tensorwise",

@@ -37,7 +37,7 @@ def test_refuses_before_any_work(refuses):
         ("--pareto total_time,sample_rate -t 1", "leave out -t"),
         ("--pareto total_time,sample_rate --objective sample_rate", "leave out --objective"),
         ("--fix tensor_par=3", "--fix: tensor_par"),
-        ("--fix datatype=float8", "the datatype is an argument"),
+        ("--fix datatype=float8", "use the argument of the datatype"),
         ("--add batch_size=128", "--add: batch_size"),
         ("--fix attn_impl=flash", "add --edition corrected"),
         ("--objective mfu", "add --edition corrected"),

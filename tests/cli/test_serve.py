@@ -42,7 +42,7 @@ def test_shares_and_times_in_other_words(refuses):
         ("--prefix-hit 50%", "Hint: write 0.5\n"),
         ("--prefix-hit 50", "Hint: write 0.5 for 50 %\n"),
         ("--percentile 99", "Hint: write 0.99 for 99 %\n"),
-        ("--tpot 1us", "Hint: say the unit: ms, s, min, h, d or w\n"),
+        ("--tpot 1us", "Hint: add a unit: ms, s, min, h, d or w\n"),
     ]
     refuses((*SMALL, *LENGTHS), rows)
 

@@ -42,7 +42,7 @@ def test_what_is_unclear_is_refused(run, refuses):
         (2, "512 - 1k", "NUM_PROCS: expected counts such as 512,1024"),
         (3, "2k", "MAX_BATCH: expected a batch in sequences (512) or in tokens"),
         (4, "fp9", "expected one of float8, float16, bfloat16, float32, bf16"),
-        (5, "8xh100", "system alone: h100_80g_sxm; the number of processors is said apart"),
+        (5, "8xh100", "system: h100_80g_sxm; state the number of processors separately"),
     ]
     for place, text, said in rows:
         words = [*SEARCH[:6], "-", "-q"]

@@ -40,10 +40,10 @@ def test_shipped_specs_load_by_path_and_as_a_mapping_too():
 def test_an_unknown_name_is_refused_with_the_nearest_one(monkeypatch, tmp_path):
     for kind, source, hint in [
         ("model", "megatron-2T", "did you mean 'megatron-1T'?"),
-        ("system", "8xH100", "the system alone: h100_80g_sxm; the number of processors is said"),
-        ("system", "h100 x 8", "the system alone: h100_80g_sxm; the number of processors is said"),
-        ("system", "a100_80g.json", "the catalog has it by name: a100_80g"),
-        ("system", "somewhere/a100_80g", "the catalog has it by name"),
+        ("system", "8xH100", "system: h100_80g_sxm; state the number of processors separately"),
+        ("system", "h100 x 8", "system: h100_80g_sxm; state the number of processors separately"),
+        ("system", "a100_80g.json", "use its catalog name: a100_80g"),
+        ("system", "somewhere/a100_80g", "use its catalog name"),
         ("execution", "zzz", "see: calculon catalog"),
     ]:
         monkeypatch.chdir(tmp_path)
@@ -117,7 +117,7 @@ def test_a_configuration_is_a_model(tmp_path):
 def test_a_long_context_of_a_configuration_is_said(tmp_path):
     path = tmp_path / "config.json"
     path.write_text(json.dumps(llama(max_position_embeddings=131072)))
-    with pytest.warns(SpecWarning, match="sequences of 131,072 tokens, the longest context"):
+    with pytest.warns(SpecWarning, match="sequences of 131,072 tokens, its longest context"):
         assert inputs.model(path).seq_size == 131072
 
 

@@ -66,7 +66,7 @@ def test_a_file_that_cannot_be_read_says_why(tmp_path):
             "a readable file, found Compressed file ended",
         ),
         ("bad.yaml", b"a: [1, 2", "at line 1, column 9"),
-        ("yaml.json", YAML, "at line 1, column 1. Hint: YAML is in files named .yaml"),
+        ("yaml.json", YAML, "at line 1, column 1. Hint: name YAML files .yaml"),
         ("long.json", b'{"a": ' + b"9" * 5000 + b"}", "found a number of more than 4,300 digits"),
     ]:
         path = tmp_path / name

@@ -152,7 +152,7 @@ def test_what_overrides_a_system_overrides_the_whole_of_an_overlay(write, tmp_pa
 def test_what_is_no_overlay_says_why(write, tmp_path):
     for members, message in [
         ({"base": "h100_80g_smx"}, "did you mean 'h100_80g_sxm'?"),
-        ({"base": 3}, "mine.json: base: expected a system of the catalog, or the path of one from"),
+        ({"base": 3}, "mine.json: base: expected a system of the catalog, or a path relative to"),
         ({"base": "-"}, "base: expected a system"),
         ({"base": "."}, "base: expected a system"),
         ({"base": "mine.json"}, "a base that does not lead back to this file, found mine.json -> "),
@@ -163,11 +163,11 @@ def test_what_is_no_overlay_says_why(write, tmp_path):
         ({"base": "a100_80g", "mem1": {"GiB": -1}}, "mine.json: mem1.GiB: expected a number"),
         (
             {"base": "a100_80g", "networks": [{"size": 4}]},
-            "mine.json: networks[0]: expected a whole object",
+            "mine.json: networks[0]: expected a complete object",
         ),
         (
             {"base": "a100_80g", "networks": [{"size": 4}]},
-            'Hint: "networks[0].size" changes one figure; or repeat the list of a100_80g',
+            'Hint: "networks[0].size" changes one value; or repeat the list of a100_80g',
         ),
         (
             {"base": "a100_80g", "network[0].size": 4},

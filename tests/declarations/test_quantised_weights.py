@@ -51,7 +51,7 @@ def test_methods_have_their_fields():
         assert read_deployment({"num_procs": 1, **found.fields}), (raw, fields)
         for name, value in fields.items():
             assert f"--set {name}={value}" in found.note, raw
-        assert ("no type of a deployment" in found.note) is (not fields), (raw, fields)
+        assert ("no weight type of a deployment" in found.note) is (not fields), (raw, fields)
 
 
 def test_what_is_not_known_is_none():

@@ -56,7 +56,10 @@ def test_a_type_alone_means_recipes_whose_weights_are_converted_in_every_microba
 
 @pytest.mark.parametrize(
     ("field", "words"),
-    [("datatype", "stores bfloat16: set fp8_recipe"), ("fp8_recipe", "delayed is what FP8 means")],
+    [
+        ("datatype", "stores bfloat16: set fp8_recipe"),
+        ("fp8_recipe", "write delayed, the usual FP8 recipe"),
+    ],
 )
 def test_fp8_as_a_type_is_led_to_a_recipe(field, words):
     execution = document("examples", "llama3-8B_h100x64") | {field: "fp8"}

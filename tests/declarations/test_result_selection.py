@@ -73,7 +73,7 @@ def test_what_selects_nothing_says_why(write):
         ("many.json", {"8": WINNERS}, "#9", "expected #PROCS or #PROCS:RANK, found #9; the proc"),
         ("many.json", {"8": WINNERS}, "#8:7", "a rank from 0 to 2, found #7"),
         ("one.json", ESTIMATE, "#1", "found #1, but the file holds one estimate"),
-        ("one.json", {"total_time": 1.0}, "", "expected a result that says its execution, found"),
+        ("one.json", {"total_time": 1.0}, "", "expected a result that states its execution, found"),
         (
             "best.json",
             {"0": {"execution": 3, "stats": {}}},
@@ -91,7 +91,7 @@ def test_what_selects_nothing_says_why(write):
         ("all.csv", "a,b\n1,2\n", "", "a header with the columns num_procs, found no column num"),
         ("all.csv", f"{TABLE},1", "", "line 4: expected "),
         ("all.csv", TABLE.replace("multihead", "none"), "", "attention_type: expected one of"),
-        ("plan.json", RUNS[0], "#1", "expected the result of a search, of which # selects one"),
+        ("plan.json", RUNS[0], "#1", "expected a search result, from which # selects an entry"),
         ("none.json", None, "#1", "none.json: expected an execution"),
     ]:
         source = (write(name, document) if document is not None else name) + selector

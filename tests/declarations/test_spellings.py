@@ -158,7 +158,7 @@ def test_a_word_for_several_without_a_usual_one_is_refused_with_each_of_them(tmp
     with pytest.raises(SpecError) as error:
         catalog.find("system", "x1")
     assert str(error.value) == (
-        "x1: expected one system of the catalog, found a word for 2 of them. Hint: did you mean x1_16g or x1_32g?"
+        "x1: expected one system of the catalog, found 2 matches. Hint: did you mean x1_16g or x1_32g?"
     )
 
 

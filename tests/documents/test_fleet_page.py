@@ -92,6 +92,10 @@ def test_the_fastest_of_all_is_named_and_what_is_above_the_risk_is_marked():
     assert answer.fastest.time == anyway.stats["total_time"]
     words = f"Fastest that is predicted to fit: {plan_in_words(anyway.execution)}"
     assert words in flat(text_of(answer))
+    recommended = calculon.estimate("llama3-8B", best.execution, "h100_80g_sxm").execution
+    assert f"in expectation: 64 x h100_80g_sxm, {plan_in_words(recommended)}" in flat(
+        text_of(answer)
+    )
     every = calculon.plan("llama3-8B", "64", "h100_80g_sxm", risk="100%", **asked)
     assert every.best.plan.execution == answer.fastest.execution
     assert every.fastest is None

@@ -70,9 +70,9 @@ def test_tables_are_joined_even_when_there_are_none():
 WRONG_COLUMNS = {
     "micro_batch_size": "did you mean 'microbatch_size'?",
     "total_tim": "did you mean 'total_time'?",
-    "mem1.GBps": "mem1 belongs to the system, which is an argument of its own",
-    "hidden": "hidden belongs to the model, which is an argument of its own",
-    "colour": "leave it out where it is no part of an execution",
+    "mem1.GBps": "mem1 belongs to the system, which is a separate argument",
+    "hidden": "hidden belongs to the model, which is a separate argument",
+    "colour": "leave it out unless it is part of an execution",
 }
 
 

@@ -1,1 +1,1 @@
-"""The fields of an execution, by subject: each class adds its own to those of the one before it."""
+"""Fields of an execution by subject; each class extends the previous one, which fixes the order of the fields."""

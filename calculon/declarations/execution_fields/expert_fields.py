@@ -1,4 +1,4 @@
-"""Fields of mixtures of experts."""
+"""Fields of mixtures of experts: expert parallelism, dispatch and combine (all-to-all), capacity and overlap."""
 
 from calculon.base.frozen import dataclass
 from calculon.declarations.execution_fields.pipeline_fields import PipelineFields
@@ -11,8 +11,8 @@ class ExpertFields(PipelineFields):
     """Fields of mixtures of experts."""
 
     expert_par: int = declare(
-        "expert-parallel degree (EP): each rank of a group has its share of the experts; groups are made of ranks of "
-        "tensor and data parallelism, so that the degree is no factor of the processors",
+        "expert-parallel degree (EP): each rank of a group holds a share of the experts; groups consist of "
+        "tensor- and data-parallel ranks, so the degree is not a factor of the number of processors",
         at_least=1,
         default=1,
         scope=BLOCK | STEP | BATCH,
@@ -39,7 +39,7 @@ class ExpertFields(PipelineFields):
         with_="mesh_order",
     )
     expert_tensor_par: int = declare(
-        "over how many ranks each expert is split by its width; 0: as many as tensor_par",
+        "ranks over which each expert is split by width (ETP); 0: same as tensor_par",
         at_least=0,
         default=0,
         scope=BLOCK | STEP | BATCH,
@@ -52,19 +52,19 @@ class ExpertFields(PipelineFields):
         words={0: "as TP"},
     )
     moe_dispatcher: str = declare(
-        "how tokens come to experts on other ranks: alltoall, a row for each expert of a token, exchanged over the "
-        "group; allgather, all tokens to every rank; deepep, one copy to each node that has an expert of the token, "
-        "which a library sends on inside of the node; hybridep, another library that is modelled alike",
+        "token dispatch to experts on other ranks: alltoall, one row per expert of a token, exchanged within the "
+        "group; allgather, all tokens to every rank; deepep, one copy per node with an expert of the token, forwarded "
+        "inside the node; hybridep, another library, modelled in the same way",
         choices=MOE_DISPATCHERS,
         default="alltoall",
         scope=LAYOUT,
         label="dispatcher {}",
         mark="{} dispatcher",
-        adds="dispatchers beside alltoall",
+        adds="dispatchers other than alltoall",
         control="Dispatch of experts",
     )
     moe_imbalance_percent: int = declare(
-        "rows of the busiest rank of a group of experts, for which the others wait",
+        "rows of the busiest rank of an expert-parallel group, for which the other ranks wait",
         unit="% of the mean",
         at_least=100,
         default=100,
@@ -78,7 +78,7 @@ class ExpertFields(PipelineFields):
         of="circumstance",
     )
     moe_capacity_percent: int = declare(
-        "most rows of an expert, further ones are dropped; 0: none is",
+        "capacity of an expert: rows beyond it are dropped; 0: no rows are dropped",
         unit="% of the mean",
         at_least=0,
         default=0,
@@ -89,18 +89,18 @@ class ExpertFields(PipelineFields):
         samples=(80, 125),
     )
     moe_pad_to_capacity: bool = declare(
-        "rows of every expert are filled up to its capacity",
+        "pad the rows of every expert to its capacity",
         default=False,
         scope=LAYOUT,
         label="experts padded to their capacity",
         mark="padded experts",
         needs={"moe_capacity_percent": ABOVE_ZERO},
-        why="there is a capacity",
-        adds="true: rows filled up to the capacity of experts",
+        why="experts have a capacity",
+        adds="true: experts padded to their capacity",
     )
     dispatch_dtype: str = declare(
-        "type of rows on their way to experts on other ranks, and of gradients on the way back; same: that of results "
-        "of products",
+        "type of the rows dispatched to experts on other ranks, and of the gradients returned; same: type of product "
+        "results",
         choices=EXCHANGED,
         default="same",
         scope=LAYOUT,
@@ -111,7 +111,7 @@ class ExpertFields(PipelineFields):
         adds="types in which rows are dispatched",
     )
     combine_dtype: str = declare(
-        "type of results of experts on their way back, and of gradients on the way there",
+        "type of the expert results that are returned, and of the gradients sent to experts",
         choices=EXCHANGED,
         default="same",
         scope=LAYOUT,
@@ -122,35 +122,35 @@ class ExpertFields(PipelineFields):
         adds="types in which results of experts are combined",
     )
     ep_overlap: str = declare(
-        "what runs beside dispatch and combine of experts: nothing; 1f1b, forward passes beside backward passes of "
-        "another microbatch, block by block, while the pipeline is full; two_batch, the other half of each microbatch",
+        "overlap of expert dispatch and combine: none; 1f1b, forward passes overlap backward passes of another "
+        "microbatch, block by block, while the pipeline is full; two_batch, the other half of each microbatch",
         choices=EP_OVERLAPS,
         default="none",
         scope=BLOCK | BATCH,
         label="exchange of experts overlapped: {}",
-        mark={"1f1b": "EP beside 1f1b", "two_batch": "EP beside halves"},
+        mark={"1f1b": "EP overlap 1F1B", "two_batch": "EP overlap halves"},
         needs={"expert_par": ABOVE_ONE, "moe_dispatcher": EXCHANGING},
         why="rows are exchanged",
-        adds="what runs beside dispatch and combine of experts",
+        adds="overlaps of expert dispatch and combine",
         control="EP overlap",
     )
     delay_wgrad: bool = declare(
-        "with ep_overlap 1f1b: gradients of the weights of experts wait until the gradient of their input is on its "
-        "way, and run beside that",
+        "with ep_overlap 1f1b: delay the weight gradients of experts until the input gradient is being sent, and "
+        "overlap the two",
         default=False,
         scope=BLOCK,
         label="weight gradients of experts delayed",
         mark="delayed wgrad",
         needs={"ep_overlap": ("1f1b",)},
-        adds="true: weight gradients of experts beside the dispatch of gradients",
+        adds="true: expert weight gradients overlapped with the dispatch of gradients",
         control="Delayed weight gradients",
     )
     moe_shared_overlap: bool = declare(
-        "shared experts run beside dispatch and combine: their first product beside the former, the second beside the "
-        "latter",
+        "shared experts overlap dispatch and combine: their first product overlaps dispatch, the second overlaps "
+        "combine",
         default=False,
         scope=BLOCK,
-        label="shared experts beside the exchange",
+        label="shared experts overlapped with dispatch and combine",
         mark="shared overlap",
         needs={
             "expert_par": ABOVE_ONE,
@@ -158,6 +158,6 @@ class ExpertFields(PipelineFields):
             "ep_overlap": ("none",),
         },
         why="rows are exchanged",
-        adds="true: shared experts beside dispatch and combine",
+        adds="true: shared experts overlapped with dispatch and combine",
         control="Shared experts overlapped",
     )

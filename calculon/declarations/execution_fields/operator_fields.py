@@ -1,4 +1,4 @@
-"""Fields of operators: kernels, fusion and launches, types of numbers, forms of tensor parallelism."""
+"""Fields of operators: attention kernels (FlashAttention), fusion, launches, types, optimizer, tensor parallelism."""
 
 from calculon.base.frozen import dataclass
 from calculon.declarations.execution_fields.published_tool import PublishedFields
@@ -14,12 +14,12 @@ from calculon.declarations.named_values import (
 )
 
 _MOMENTS = ("adam", "lion", "sgd_momentum", "muon")
-"""Optimizers that keep moments whose type can be chosen."""
+"""Optimizers with moments of a selectable type."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorFields(PublishedFields):
-    """Fields of operators: kernels, fusion and launches, types of numbers, forms of tensor parallelism."""
+    """Fields of operators: kernels, fusion and launches, precisions, optimizer, forms of tensor parallelism."""
 
     edition: str = declare(
         "edition of the cost model: as published, or with its defects corrected",
@@ -28,21 +28,21 @@ class OperatorFields(PublishedFields):
         scope=LAYOUT | STEP | BATCH,
         searched="argument",
         of="question",
-        instead="the edition is an option of its own: --edition, or edition=... in Python",
+        instead="use the option of the edition: --edition, or edition=... in Python",
     )
     attn_impl: str = declare(
-        "attention kernel: eager stores the matrix of scores, flash never has it in memory",
+        "attention kernel: eager stores the score matrix, flash does not materialise it",
         choices=("eager", "flash"),
         default="eager",
         scope=LAYOUT,
         label="{} attention",
         mark="{}",
-        adds="flash beside eager attention",
+        adds="flash in addition to eager attention",
         control="Attention kernel",
         saves=("flash",),
     )
     attn_kernel: str = declare(
-        "kernel of flash attention: the default of the system, or one that its file has constants of",
+        "FlashAttention kernel: the default of the system, or a kernel with constants in the system file",
         choices=("auto", *ATTENTION_KERNELS),
         default="auto",
         scope=LAYOUT,
@@ -53,31 +53,31 @@ class OperatorFields(PublishedFields):
         adds="attention kernels by name",
     )
     ce_impl: str = declare(
-        "cross-entropy: eager holds logits, a 4-byte copy, its log-softmax and gradient, as PyTorch; megatron logits "
-        "and a 4-byte copy that it works in; fused works in place",
+        "cross-entropy: eager, as in PyTorch, holds logits, a 4-byte copy, its log-softmax and gradient; megatron "
+        "holds logits and a 4-byte copy, and works in the copy; fused works in place",
         choices=("eager", "megatron", "fused"),
         default="eager",
         scope=LAYOUT,
         label="{} cross-entropy",
         mark="{} CE",
-        adds="megatron or fused beside eager cross-entropy",
+        adds="megatron or fused in addition to eager cross-entropy",
         control="Cross-entropy",
         saves=("fused",),
     )
     grad_buffer: str = declare(
-        "gradients that wait for a sharded optimizer: split with it, or whole (grad_dtype auto: in 4 bytes); "
-        "zero_stage 0 and 1 leave them whole by themselves",
+        "gradients kept for a sharded optimizer: sharded with it, or full (grad_dtype auto: in 4 bytes); "
+        "zero_stage 0 and 1 always keep full gradients",
         choices=("sharded", "full"),
         default="sharded",
         scope=STEP,
         label="{} gradients",
-        mark={"full": "whole gradients"},
+        mark={"full": "full gradients"},
         needs={"zero_stage": ("auto", "0", "1")},
         why="gradients are not split",
-        adds="full beside sharded gradients",
+        adds="full in addition to sharded gradients",
     )
     grad_comm_dtype: str = declare(
-        "type in which gradients are reduced over data parallelism; same: that of the weights",
+        "type of the data-parallel gradient reduction; same: type of the weights",
         choices=("same", *DATATYPE_BYTES),
         default="same",
         scope=BLOCK,
@@ -86,23 +86,23 @@ class OperatorFields(PublishedFields):
         adds="types in which gradients are reduced",
     )
     optimizer: str = declare(
-        "what turns gradients into new weights",
+        "optimizer",
         choices=OPTIMIZERS,
         default="adam",
         scope=STEP,
         label="optimizer {}",
         mark="{}",
-        adds="optimizers beside adam",
+        adds="optimizers other than adam",
     )
     optimizer_impl: str = declare(
-        "optimizer step: fused into one pass; one pass over all weights for each of its operations; "
-        "or one kernel for each operation and weight tensor",
+        "optimizer step: fused into one pass; foreach, one pass over all weights per operation; "
+        "loop, one kernel per operation and weight tensor",
         choices=("fused", "foreach", "loop"),
         default="fused",
         scope=STEP,
         label="{} optimizer step",
         mark="{}",
-        adds="foreach and loop beside a fused step",
+        adds="foreach and loop in addition to a fused step",
     )
     optimizer_state_dtype: str = declare(
         "type of the optimizer's moments",
@@ -112,23 +112,23 @@ class OperatorFields(PublishedFields):
         label="{} moments",
         mark="{} moments",
         needs={"optimizer": _MOMENTS},
-        why="a type can be chosen",
-        adds="bfloat16 beside float32 moments",
+        why="the type can be chosen",
+        adds="bfloat16 in addition to float32 moments",
         saves=("bfloat16",),
     )
     grad_dtype: str = declare(
-        "type in which gradients are added up and wait, the buffer read again by each microbatch after the first; "
-        "auto: 4 bytes while whole, sharded that of the weights, nothing read again",
+        "gradient accumulation dtype; each microbatch after the first reads the buffer again. auto: 4 bytes for full "
+        "gradients; sharded gradients have the type of the weights and are not read again",
         choices=("auto", "float32", "bfloat16", "float16"),
         default="auto",
         scope=BLOCK | STEP | BATCH,
-        label="gradients added up in {}",
-        mark="adds in {}",
-        adds="types in which gradients are added up",
+        label="gradients accumulated in {}",
+        mark="accumulates in {}",
+        adds="gradient accumulation dtypes",
         saves=("bfloat16",),
     )
     main_grad: bool = declare(
-        "gradients of fewer than 4 bytes are copied to 4 for the step",
+        "copy gradients of fewer than 4 bytes to 4 bytes for the optimizer step",
         default=False,
         scope=STEP,
         label="4-byte copy of gradients",
@@ -138,105 +138,105 @@ class OperatorFields(PublishedFields):
         adds="true: a 4-byte copy of smaller gradients",
     )
     grad_flat: bool = declare(
-        "smaller gradients are laid out in one piece before they are copied to 4 bytes for the step (DeepSpeed's ZeRO "
-        "1 and 2); of no effect without main_grad",
+        "concatenate smaller gradients before they are copied to 4 bytes for the optimizer step (DeepSpeed's ZeRO 1 "
+        "and 2); no effect without main_grad",
         default=False,
         scope=STEP,
-        label="gradients in one piece",
+        label="gradients concatenated",
         mark="flat gradients",
-        adds="true: gradients in one piece before their 4-byte copy",
+        adds="true: gradients concatenated before their 4-byte copy",
     )
     grad_sums: bool = declare(
-        "gradients of fewer than 4 bytes are added to sums of 4 bytes beside them after every microbatch, in a pass of "
-        "its own; the step reads the sums",
+        "accumulate gradients of fewer than 4 bytes in separate 4-byte sums after every microbatch, in a separate "
+        "pass; the optimizer step reads the sums",
         default=False,
         scope=STEP | BATCH,
-        label="4-byte sums beside gradients",
+        label="4-byte gradient sums",
         mark="4 B sums",
         needs={
             "zero_stage": ("0", "1", "2"),
             "grad_dtype": ("bfloat16", "float16"),
             "main_grad": (False,),
         },
-        why="gradients that wait beside whole weights",
-        adds="true: 4-byte sums beside smaller gradients",
+        why="full gradients of 2 bytes are kept until the step",
+        adds="true: separate 4-byte sums of smaller gradients",
     )
     grad_fusion: bool = declare(
-        "gradients of later microbatches are added up in the products that make them; false: those of every microbatch "
-        "in a pass of its own, with a kernel for each weight tensor",
+        "accumulate gradients of later microbatches inside the products that compute them (gradient accumulation "
+        "fusion); false: in a separate pass per microbatch, with a kernel per weight tensor",
         default=True,
         scope=BLOCK | BATCH,
-        label="gradients added up in a pass of its own",
-        mark="added in a pass",
-        adds="false: gradients added up in a pass of its own",
+        label="gradients accumulated in a separate pass",
+        mark="accumulated in a pass",
+        adds="false: gradients accumulated in a separate pass",
     )
     grad_clip: bool = declare(
-        "gradients are scaled to a largest norm before the step",
+        "clip gradients to a maximum norm before the step",
         default=False,
         scope=STEP,
         label="gradient clipping",
         mark="clipping",
-        adds="true: gradients scaled to a largest norm",
+        adds="true: gradients clipped to a maximum norm",
     )
     latency_per_step: bool = declare(
-        "a collective pays its latency in every step of a ring, not once",
+        "a collective pays its latency in every step of a ring instead of once",
         default=False,
         scope=BLOCK | BATCH,
         label="latency in every step",
         mark="latency per step",
         needs={"coll_algo": ("published",)},
-        why="other algorithms pay it anyway",
+        why="other algorithms always pay it",
         adds="true: latency in every step of a collective",
         of="circumstance",
     )
     fusion: str = declare(
-        "kernels of elementwise operators: as in the published layers; one for each operator, as PyTorch runs them; "
-        "chains compiled into one; also into the products before them",
+        "kernels of elementwise operators: published, as in the published layers; none, one kernel per operator, as "
+        "PyTorch runs them; compile, chains compiled into one kernel; max, also fused into the products before them",
         choices=("published", "none", "compile", "max"),
         default="published",
         scope=LAYOUT,
         label="fusion {}",
         mark={"none": "unfused", "compile": "compiled", "max": "max fusion"},
-        adds="none, compile or max beside the published kernels",
+        adds="none, compile or max in addition to the published kernels",
     )
     compile_scope: str = declare(
-        "what fusion compile and max cover: the whole step; or blocks one by one, as torch.compile of single modules: "
-        "nothing is joined from one to the next, and embedding, last norm, head and loss run operator by operator, or "
-        "all of these but the loss",
+        "scope of fusion compile and max: step, the whole step; blocks, torch.compile of each block: no fusion across "
+        "blocks, and embedding, last norm, head and loss run operator by operator; blocks_and_loss, the same with a "
+        "compiled loss",
         choices=("step", "blocks", "blocks_and_loss"),
         default="step",
         scope=LAYOUT,
         label="compiled: {}",
         mark={"blocks": "compiled blocks", "blocks_and_loss": "compiled blocks, loss"},
         needs={"fusion": ("compile", "max")},
-        why="where something is compiled",
-        adds="blocks or blocks_and_loss beside whole compiled steps",
+        why="a compiler is used",
+        adds="blocks or blocks_and_loss in addition to whole compiled steps",
     )
     rotary_impl: str = declare(
-        "rotary embeddings as products of real numbers; or of complex ones of 4 bytes each part, which compilers leave "
-        "as they are",
+        "rotary embeddings as real products, or as complex products with 4 bytes per part, which compilers do not "
+        "fuse",
         choices=("real", "complex"),
         default="real",
         scope=LAYOUT,
         label="{} rotary embeddings",
         mark="{} rotary",
         needs={"fusion": ("none", "compile", "max")},
-        why="kernels that are not the published ones",
-        adds="complex beside real rotary embeddings",
+        why="kernels are not the published ones",
+        adds="complex in addition to real rotary embeddings",
     )
     launch_mode: str = declare(
-        "how the host launches kernels: operator by operator, compiled, as a graph, or operator by operator and "
-        "waiting for each kernel (CUDA_LAUNCH_BLOCKING=1, which overlaps nothing); auto: eager with fusion none, "
-        "compile with compile or max, and with published kernels it is never waited for",
+        "kernel launches: eager, operator by operator; compile; graph; blocking, operator by operator with a wait for "
+        "each kernel (CUDA_LAUNCH_BLOCKING=1, which prevents all overlap); auto: eager with fusion none, compile with "
+        "fusion compile or max, and with published kernels no launch time",
         choices=("auto", *LAUNCH_MODES),
         default="auto",
         scope=LAYOUT | STEP,
         label="{} launches",
         mark="{} launches",
-        adds="how kernels are launched",
+        adds="launch modes",
     )
     matmul_dtype: str = declare(
-        "type of matrix arithmetic, where it is smaller than the datatype; same: the datatype",
+        "type of matrix arithmetic if smaller than the datatype; same: the datatype",
         choices=("same", *MATMUL_BYTES),
         default="same",
         scope=LAYOUT,
@@ -245,53 +245,53 @@ class OperatorFields(PublishedFields):
         adds="types of matrix arithmetic",
     )
     float8_scaling: str = declare(
-        "factor of 8-bit operands: of the largest values of steps before, so that norms write 8 bits (delayed); or of "
-        "the tensor itself, which is read once more before it is converted (current)",
+        "scale of 8-bit operands: delayed, from the largest values of earlier steps, so that norms can write 8 bits; "
+        "current, from the tensor itself, which is read once more before the conversion",
         choices=("delayed", "current"),
         default="delayed",
         scope=LAYOUT,
         label="8-bit scaling {}",
         mark={"current": "current scaling"},
         needs={"matmul_dtype": ("float8",)},
-        adds="current beside delayed, for products in float8",
+        adds="current in addition to delayed, for products in float8",
         with_="matmul_dtype",
     )
     vocab_pad_multiple: int = declare(
-        "the vocabulary on each tensor-parallel rank is filled up to a multiple of this",
+        "pad the vocabulary of each tensor-parallel rank to a multiple of this number",
         at_least=1,
         default=1,
         scope=BLOCK | STEP | BATCH,
         label="vocabulary in multiples of {}",
         mark="padded to {}",
-        adds="multiples that the vocabulary is filled up to",
+        adds="multiples to which the vocabulary is padded",
         samples=(128,),
     )
     seq_length: int = declare(
-        "sequence length; 0: the model's own",
+        "sequence length; 0: sequence length of the model",
         unit="tokens",
         at_least=0,
         default=0,
         scope=BLOCK | BATCH,
         label="sequences of {} tokens",
         mark="sequences of {}",
-        adds="sequence lengths beside the model's own",
+        adds="sequence lengths other than that in the model file",
         samples=(64, 1024),
         of="question",
-        words={0: "the model's own"},
+        words={0: "as in the model"},
     )
     tp_impl: str = declare(
-        "tensor parallelism: column- then row-split products (megatron); or every product split by columns and its "
-        "output gathered, so that all ranks hold whole inputs (allgather)",
+        "tensor parallelism: megatron, column-split then row-split products; allgather, every product split by columns "
+        "and its output gathered, so that all ranks hold full inputs",
         choices=("megatron", "allgather"),
         default="megatron",
         scope=LAYOUT,
         label="TP form {}",
         mark={"allgather": "all-gather TP"},
         needs={"tensor_par_comm_type": ("ar",), "tensor_par_overlap": ("none",)},
-        adds="allgather beside megatron",
+        adds="allgather in addition to megatron",
     )
     seq_par_copies: bool = declare(
-        "gathered tensors, and those to be reduced, are copied whole, since batch-first tensors are split along their "
+        "copy gathered tensors and tensors to be reduced as a whole, since batch-first tensors are split along their "
         "second dimension",
         default=False,
         scope=LAYOUT,
@@ -303,15 +303,15 @@ class OperatorFields(PublishedFields):
             "tensor_par_overlap": ("none",),
             "tp_async": (False,),
         },
-        why="collectives of split sequences that run alone",
+        why="collectives of sequence parallelism run alone",
         adds="true: copies around collectives of split sequences",
     )
     tp_async: bool = declare(
-        "the collective of an input's gradient runs beside the weight gradients of the same products, and a repeated "
-        "gather beside the gradients of their inputs",
+        "overlap the collective of an input gradient with the weight gradients of the same products, and a repeated "
+        "gather with the input gradients",
         default=False,
         scope=BLOCK,
-        label="gradients reduced behind weight gradients",
+        label="input-gradient reduction overlapped with weight gradients",
         mark="async TP",
         needs={
             "training": (True,),
@@ -319,38 +319,38 @@ class OperatorFields(PublishedFields):
             "tensor_par_overlap": ("none",),
             "tp_impl": ("megatron",),
         },
-        adds="true: gradients of inputs reduced behind those of weights",
+        adds="true: input-gradient reduction overlapped with weight gradients",
         control="Asynchronous TP gradients",
         switches={False: 0},
     )
     tp_user_buffers: bool = declare(
-        "overlap of Transformer Engine's user buffers: gathers go round a ring, the forward pass reduces beside a "
-        "product in 4 pieces, and the backward pass of column-split products gathers and reduces beside whole ones; "
-        "false: all go round a ring",
+        "overlap with Transformer Engine's user buffers: gathers use a ring, the forward pass overlaps its reduction "
+        "with a product in 4 pieces, and the backward pass of column-split products overlaps gathers and reductions "
+        "with whole products; false: rings for all",
         default=False,
         scope=LAYOUT,
         label="user buffers",
         mark="user buffers",
         needs={"tensor_par_overlap": ("ring",), "tensor_par_comm_type": ("rs_ag",)},
-        adds="true: rings, pieces and whole products as Transformer Engine's user buffers",
+        adds="true: overlap by rings, pieces and whole products as in Transformer Engine's user buffers",
     )
     tp_hidden_percent: int = declare(
-        "share of what the overlap of cut products hides by the model that it hides in a step: pieces wait for each "
-        "other's copies, and run below the rate that they have alone",
+        "share of the modelled overlap of split products that a real step reaches: pieces wait for each other's "
+        "copies, and run more slowly than alone",
         unit="%",
         at_least=0,
         at_most=100,
         default=100,
         scope=BLOCK,
-        label="{} % of it hidden",
+        label="{} % of the modelled overlap",
         mark="{} % hidden",
         needs={"tensor_par_overlap": ("ring", "pipe")},
-        adds="shares that cut products hide",
+        adds="shares of the modelled overlap of split products",
         samples=(0, 25),
         of="circumstance",
     )
     bias_after_reduce: bool = declare(
-        "biases of row-split products are added in a pass of their own after the reduction; false: in the product",
+        "add the biases of row-split products in a separate pass after the reduction; false: in the product",
         default=False,
         scope=LAYOUT,
         label="biases after the reduction",
@@ -359,13 +359,13 @@ class OperatorFields(PublishedFields):
         adds="true: biases in a pass after the reduction",
     )
     matmul_impl: str = declare(
-        "products with weights: matrix products; or multiplied and summed on the vector engine, "
-        "with all single products in memory between the two (mul_sum) or in one kernel (mul_sum_fused)",
+        "products with weights: gemm, matrix products; mul_sum, multiplied and summed on the vector engine, with all "
+        "elementwise products in memory in between; mul_sum_fused, the same in one kernel",
         choices=("gemm", "mul_sum", "mul_sum_fused"),
         default="gemm",
         scope=LAYOUT,
         label="products as {}",
         mark={"mul_sum": "mul + sum", "mul_sum_fused": "mul + sum, fused"},
         needs={"tensor_par_overlap": ("none",), "matmul_dtype": ("same",)},
-        adds="mul_sum or mul_sum_fused beside gemm",
+        adds="mul_sum or mul_sum_fused in addition to gemm",
     )

@@ -1,4 +1,4 @@
-"""Fields of collectives, meshes and pipelines, and of what stages compute again."""
+"""Fields of collectives, meshes, pipeline schedules (1F1B, interleaved) and activation recomputation."""
 
 from calculon.base.frozen import dataclass
 from calculon.declarations.execution_fields.replica_fields import ReplicaFields
@@ -14,10 +14,10 @@ from calculon.declarations.named_values import (
 )
 
 STAGE_LISTS = ListsOfCounts()
-"""The lists of blocks of stages that have been read."""
+"""Registry of the lists of blocks per stage that were read."""
 
 MODULE_SETS = ModuleSets()
-"""The sets of modules that may be computed again."""
+"""Sets of modules that can be recomputed."""
 
 _AGAIN = {
     "norm": "norms again",
@@ -26,18 +26,18 @@ _AGAIN = {
     "mlp": "MLP again",
     "ops": "selective ops",
 }
-"""What is computed again, in a few letters."""
+"""Short labels of recomputed modules."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineFields(ReplicaFields):
-    """Fields of collectives, meshes and pipelines, and of what stages compute again."""
+    """Fields of collectives, meshes, pipeline schedules and activation recomputation."""
 
     coll_algo: str = declare(
-        "algorithm of collectives: published is the formula of the network's ops; auto is the library's own choice, as "
-        "measured where the system states it (ext.networks[].operations), else the fastest that libraries choose from; "
-        "any other one where it can run, and auto elsewhere. An algorithm that libraries choose from is never faster "
-        "than auto; hierarchical and pipelined run in groups that span networks, and may be",
+        "algorithm of collectives: published, the formula of the network's ops; auto, the choice of the collective "
+        "library, as measured if the system states it (ext.networks[].operations), else the fastest algorithm that "
+        "libraries choose from; any other algorithm if it can run, and auto otherwise. An algorithm that libraries "
+        "choose from is never faster than auto; hierarchical and pipelined, for groups that span networks, can be",
         choices=COLLECTIVES,
         default="published",
         scope=BLOCK | BATCH,
@@ -47,8 +47,8 @@ class PipelineFields(ReplicaFields):
         of="circumstance",
     )
     mesh_order: str = declare(
-        "how ranks are numbered, fastest dimension first: groups then use the networks that they span, whatever "
-        "the three *_net say; stated: each group is on its *_net",
+        "numbering of ranks, fastest dimension first: groups use the networks that they span, and the three *_net "
+        "have no effect; stated: each group uses its *_net",
         choices=MESH_ORDERS,
         default="stated",
         scope=BLOCK | BATCH,
@@ -56,37 +56,37 @@ class PipelineFields(ReplicaFields):
         mark="{}",
         searched="fixed",
         control="Order of ranks",
-        instead="ranks are numbered in one way, or in none: --fix mesh_order=tp-dp-pp",
+        instead="a search uses one numbering of ranks: --fix mesh_order=tp-dp-pp",
     )
     pp_schedule: str = declare(
-        "order of passes in a training pipeline: 1f1b (interleaved with several chunks), gpipe (all forward passes "
-        "first), zb_h1 (gradients of weights fill the drain), zb_h2 (more microbatches in flight fill the rest; stages "
-        "step by themselves), zbv (the same in a V: pipeline_par ranks and back, with pipeline_interleaving 2), "
-        "dualpipe (both directions at once: each of pipeline_par ranks has two stages, twice the weights), dualpipev "
-        "(its half: a V of pipeline_par ranks, with pipeline_interleaving 2)",
+        "pipeline schedule of training: 1f1b (interleaved with several chunks), gpipe (all forward passes first), "
+        "zb_h1 (weight gradients fill the drain), zb_h2 (more microbatches in flight fill the rest; stages step "
+        "separately), zbv (the same in a V: through the pipeline_par ranks and back, with pipeline_interleaving 2), "
+        "dualpipe (both directions at once: each of the pipeline_par ranks has two stages, twice the weights), "
+        "dualpipev (half of dualpipe: a V of pipeline_par ranks, with pipeline_interleaving 2)",
         choices=PP_SCHEDULES,
         default=PP_SCHEDULES[0],
         scope=BATCH,
         label="pipeline schedule {}",
         mark=OTHER_SCHEDULES,
         needs={"training": (True,), "pipeline_par": ABOVE_ONE},
-        adds="other schedules beside 1f1b",
+        adds="schedules other than 1f1b",
         control="Pipeline schedule",
     )
     pp_layout: str = declare(
-        "blocks of pipeline stages: uniform; balanced, where the output head counts as the blocks that its weights "
-        "are worth; or the embedding, the head or both count as one block each",
+        "distribution of blocks over pipeline stages: uniform; balanced, the output head counts as the number of "
+        "blocks with the same weights; or the embedding, the head or both count as one block each",
         choices=PP_LAYOUTS,
         default="uniform",
         scope=BATCH,
         label="{} pipeline stages",
         mark="{}",
         needs={"pipeline_par": ABOVE_ONE},
-        adds="layouts beside uniform pipeline stages",
+        adds="layouts other than uniform pipeline stages",
         control="Layout of stages",
     )
     first_stage_blocks: int = declare(
-        "blocks of the first pipeline stage; 0: as pp_layout says",
+        "blocks of the first pipeline stage; 0: according to pp_layout",
         at_least=0,
         default=0,
         scope=BATCH,
@@ -98,7 +98,7 @@ class PipelineFields(ReplicaFields):
         with_="pp_layout",
     )
     last_stage_blocks: int = declare(
-        "blocks of the last pipeline stage; 0: as pp_layout says",
+        "blocks of the last pipeline stage; 0: according to pp_layout",
         at_least=0,
         default=0,
         scope=BATCH,
@@ -110,8 +110,8 @@ class PipelineFields(ReplicaFields):
         with_="pp_layout",
     )
     stage_blocks: str = declare(
-        "blocks of each pipeline stage, in order, or of each chunk: of the first chunk of all stages, then of the "
-        "second, and so on; empty: as pp_layout says",
+        "blocks of each pipeline stage, in order; or of each chunk: the first chunks of all stages, then the second "
+        "chunks, and so on; empty: according to pp_layout",
         choices=STAGE_LISTS,
         default="",
         scope=BATCH,
@@ -128,36 +128,36 @@ class PipelineFields(ReplicaFields):
         with_="pp_layout",
     )
     p2p_overlap: bool = declare(
-        "transfers between pipeline stages run beside other passes, but for one trip of a microbatch",
+        "transfers between pipeline stages overlap other passes, except one trip of a microbatch",
         default=False,
         scope=BATCH,
         label="pipeline transfers overlapped",
         mark="p2p overlap",
         needs={"pipeline_par": ABOVE_ONE},
-        adds="true: pipeline transfers beside other passes",
+        adds="true: pipeline transfers overlapped with other passes",
         control="Pipeline transfers overlapped",
         switches={False: 0},
     )
     stage_stop_us: int = declare(
-        "time for which each stage of a pipeline stands still beside a microbatch, while the host runs the "
-        "instructions of a pipeline engine and reads what other stages send",
+        "idle time of each pipeline stage per microbatch, while the host runs the instructions of a pipeline engine "
+        "and reads what other stages sent",
         unit="us",
         at_least=0,
         default=0,
         scope=BATCH,
-        label="stages stand still for {} us beside each microbatch",
-        mark="{} us beside a microbatch",
-        adds="times for which stages stand still beside a microbatch",
+        label="stages idle for {} us per microbatch",
+        mark="{} us idle per microbatch",
+        adds="idle times of stages per microbatch",
         samples=(0, 100, 10_000),
         of="circumstance",
     )
 
     recompute_modules: str = declare(
-        "which operators of a block the backward pass computes again instead of storing their results: norms, "
-        "activations, both, the whole MLP; or ops, all but attention, reductions of split sequences and every other "
-        "product; or any of Megatron-LM's modules: norm (layernorm), core_attn (as attn_only), mla_up_proj (queries, "
-        "keys and values of latents), mlp (of dense blocks), moe_act (activation of experts), shared_experts, moe "
-        "(router, dispatch, experts, combine)",
+        "operators of a block that the backward pass recomputes instead of storing their results: norms, activations, "
+        "both, the whole MLP; or ops (selective: everything except attention, reductions of sequence parallelism and "
+        "every other product); or any of Megatron-LM's modules: norm (layernorm), core_attn (like attn_only), "
+        "mla_up_proj (queries, keys and values of latents), mlp (of dense blocks), moe_act (activation of experts), "
+        "shared_experts, moe (router, dispatch, experts, combine)",
         choices=MODULE_SETS,
         default="none",
         scope=BLOCK,
@@ -169,13 +169,13 @@ class PipelineFields(ReplicaFields):
             "tp_impl": ("megatron",),
             "matmul_impl": ("gemm",),
         },
-        adds="operators that are computed again",
+        adds="recomputed operators",
         control="Recomputed operators",
         saves=("moe_act", "moe"),
         with_="activation_recompute",
     )
     recompute_every: int = declare(
-        "of so many blocks one recomputes, the others store everything",
+        "one of every N blocks recomputes, the others store everything",
         unit="blocks",
         at_least=1,
         default=1,
@@ -183,14 +183,14 @@ class PipelineFields(ReplicaFields):
         label="one of {} blocks recomputes",
         mark="1 of {} again",
         needs={"activation_recompute": ("full", "attn_only")},
-        why="something is recomputed, which recompute_modules may say, too",
-        adds="that one of so many blocks recomputes",
+        why="something is recomputed, possibly by recompute_modules",
+        adds="recomputation in one of every N blocks",
         samples=(2, 3),
         with_="activation_recompute",
     )
     recompute_blocks: int = declare(
-        "so many of each recompute_every blocks recompute, not one (Megatron-LM's --recompute-method block: "
-        "recompute_every blocks are those of a chunk, of which --recompute-num-layers recompute); 0: one",
+        "blocks out of each recompute_every that recompute, instead of one (Megatron-LM's --recompute-method block: "
+        "recompute_every is the number of blocks of a chunk, --recompute-num-layers the number that recompute); 0: one",
         unit="blocks",
         at_least=0,
         default=0,
@@ -198,8 +198,8 @@ class PipelineFields(ReplicaFields):
         label="{} blocks of them",
         mark="{} blocks again",
         needs={"activation_recompute": ("full", "attn_only")},
-        why="something is recomputed, which recompute_modules may say, too",
-        adds="how many blocks recompute of each recompute_every",
+        why="something is recomputed, possibly by recompute_modules",
+        adds="numbers of recomputing blocks out of each recompute_every",
         samples=(1,),
         with_="activation_recompute",
     )

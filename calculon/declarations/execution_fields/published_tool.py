@@ -1,4 +1,4 @@
-"""The fields of the published tool."""
+"""Fields of the published tool: tensor, pipeline and data parallelism, microbatches, recomputation, offloading."""
 
 from calculon.base.frozen import dataclass
 from calculon.declarations.fields import BATCH, BLOCK, LAYOUT, STEP, NamedValues, declare
@@ -6,12 +6,12 @@ from calculon.declarations.named_values import DATATYPE_BYTES
 
 
 class _Stored(NamedValues):
-    """Types that are stored; ``fp8`` says how products are computed, and nothing of storage."""
+    """Storage types, with a hint for ``fp8``: that is a recipe of products, not a storage type."""
 
     __slots__ = ()
 
     def hint(self, value: object) -> str | None:
-        """Name the field that is meant by types of recipes."""
+        """Name the field of recipes if the value is a recipe."""
         if str(value).lower() in ("fp8", "mxfp8", "nvfp4", "fp4"):
             return "training in 8 or 4 bits stores bfloat16: set fp8_recipe"
         return super().hint(value)
@@ -22,12 +22,12 @@ class PublishedFields:
     """The 23 fields of the published tool, in the order of its files."""
 
     num_procs: int = declare(
-        "processors; the product of the degrees of tensor, context, pipeline and data parallelism",
+        "processors; product of the tensor-, context-, pipeline- and data-parallel degrees",
         at_least=1,
         scope=BATCH,
         searched="argument",
         of="question",
-        instead="the processor count is an argument of its own",
+        instead="use the argument of the processor count",
     )
     tensor_par: int = declare(
         "tensor-parallel degree (TP)",
@@ -84,26 +84,26 @@ class PublishedFields:
         scope=LAYOUT,
         searched="argument",
         of="question",
-        instead="the datatype is an argument of its own",
+        instead="use the argument of the datatype",
     )
     fused_activation: bool = declare(
-        "GeLU fused with its neighbours: its input is not stored",
+        "GeLU fused with its neighbours, so that its input is not stored",
         scope=LAYOUT,
         control="Fused activation",
     )
     attention_type: str = declare(
-        "multihead, or multiquery with one shared key/value head",
+        "multihead, or multiquery (one shared key/value head)",
         choices=("multihead", "multiquery"),
         scope=LAYOUT | BATCH,
-        adds="multiquery beside multihead",
+        adds="multiquery in addition to multihead",
         of="question",
     )
     activation_recompute: str = declare(
-        "what the backward pass computes again instead of storing: all, the attention core (of flash attention, which "
-        "stores no more than its inputs, for nothing), nothing",
+        "activation recomputation: full; attn_only, the attention core (useless with flash attention, which stores "
+        "only its inputs anyway); none",
         choices=("full", "attn_only", "none"),
         scope=BLOCK | BATCH,
-        adds="attn_only, where a preset leaves it out",
+        adds="attn_only, if a preset leaves it out",
         control="Recomputation",
         saves=("full",),
         words={"attn_only": "attention"},
@@ -124,8 +124,8 @@ class PublishedFields:
         mark="S",
     )
     tensor_par_comm_type: str = declare(
-        "all-reduce; split into reduce-scatter and all-gather around pipeline transfers; or split "
-        "everywhere (sequence parallelism)",
+        "tensor-parallel collectives: all-reduce; reduce-scatter and all-gather around pipeline transfers; or "
+        "reduce-scatter and all-gather everywhere (sequence parallelism)",
         choices=("ar", "p2p_rs_ag", "rs_ag"),
         scope=LAYOUT | BLOCK,
         control="TP collectives",
@@ -140,7 +140,7 @@ class PublishedFields:
         "tensor-parallel collectives overlapped with their matrix products, in tiles",
         choices=("none", "ring", "pipe"),
         scope=LAYOUT | BLOCK,
-        adds="ring or pipe, where a preset leaves them out",
+        adds="ring or pipe, if a preset leaves them out",
         control="TP overlap",
         switches={"none": 0},
         off="none",
@@ -162,7 +162,7 @@ class PublishedFields:
     weight_offload: bool = declare(
         "weights kept in tier-2 memory",
         scope=BATCH,
-        adds="true, where a preset leaves it out",
+        adds="true, if a preset leaves it out",
         control="Weights offloaded",
         saves=(True,),
         mark="w",
@@ -171,7 +171,7 @@ class PublishedFields:
     activations_offload: bool = declare(
         "activations kept in tier-2 memory",
         scope=BATCH,
-        adds="true: also with full recomputation, and where a preset leaves it out",
+        adds="true: also with full recomputation, and if a preset leaves it out",
         control="Activations offloaded",
         saves=(True,),
         mark="a",
@@ -180,7 +180,7 @@ class PublishedFields:
     optimizer_offload: bool = declare(
         "optimizer state kept in tier-2 memory",
         scope=BATCH,
-        adds="true, where a preset leaves it out",
+        adds="true, if a preset leaves it out",
         control="Optimizer offloaded",
         saves=(True,),
         mark="o",
@@ -191,5 +191,5 @@ class PublishedFields:
         scope=BLOCK | STEP | BATCH,
         searched="argument",
         of="question",
-        instead="a search is of training only",
+        instead="a search covers training only",
     )

@@ -1,4 +1,4 @@
-"""Fields of training in few bits."""
+"""Fields of low-precision training: FP8, MXFP8 and NVFP4 recipes."""
 
 from calculon.base.frozen import dataclass
 from calculon.declarations.execution_fields.sequence_fields import SequenceFields
@@ -7,26 +7,26 @@ from calculon.declarations.recipes import GATHERED, NO_RECIPE, RECIPES
 
 
 class _Recipes(NamedValues):
-    """Recipes; ``fp8`` alone names none."""
+    """Low-precision recipes, with a hint for ``fp8``, which alone does not name a recipe."""
 
     __slots__ = ()
 
     def hint(self, value: object) -> str | None:
-        """Name the recipe that people mean who name none."""
+        """Suggest the usual recipe if only the precision is named."""
         if str(value).lower() in ("fp8", "float8"):
-            return "delayed is what FP8 means where nothing else is said"
+            return "write delayed, the usual FP8 recipe"
         return super().hint(value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecipeFields(SequenceFields):
-    """Fields of training in few bits."""
+    """Fields of low-precision training."""
 
     fp8_recipe: str = declare(
-        "recipe of training with products in fewer than 16 bits, of operands that are made of what is stored: factors "
-        "of a tensor from steps before (delayed) or from itself (tensorwise), of blocks of 128 (blockwise), of 32 "
-        "(mxfp8) or, in 4 bits, of 16 (nvfp4); weights, norms, attention, residual stream, embedding, head and "
-        "optimizer keep their types",
+        "recipe of training with products in fewer than 16 bits; operands are converted from the stored tensors. "
+        "Scales of a tensor come from earlier steps (delayed) or from the tensor itself (tensorwise); scales of "
+        "blocks cover 128 (blockwise), 32 (mxfp8) or, in 4 bits, 16 values (nvfp4). Weights, norms, attention, "
+        "residual stream, embedding, head and optimizer keep their types",
         choices=_Recipes((NO_RECIPE, *RECIPES)),
         default=NO_RECIPE,
         scope=LAYOUT,
@@ -37,12 +37,12 @@ class RecipeFields(SequenceFields):
         with_="matmul_dtype",
     )
     fp8_param_gather: bool = declare(
-        "weights of products are kept and gathered as the recipe multiplies them, beside masters of 4 bytes; false: "
-        "in the datatype, and the recipe's copies beside them",
+        "keep and gather product weights in the type in which the recipe multiplies them, with separate 4-byte master "
+        "weights; false: in the datatype, with separate copies for the recipe",
         default=False,
         scope=LAYOUT,
         label="weights gathered in 8 bits",
         mark="8-bit weights",
         needs={"training": (True,), "fp8_recipe": GATHERED},
-        adds="true: weights kept and gathered in 8 bits",
+        adds="true: weights stored and gathered in 8 bits",
     )

@@ -1,4 +1,4 @@
-"""Fields of replicas: what they share, gather and reduce, and the memory that is not the model's."""
+"""Fields of data parallelism (ZeRO, FSDP, DDP) and of memory outside the model."""
 
 from calculon.base.frozen import dataclass
 from calculon.declarations.execution_fields.operator_fields import OperatorFields
@@ -6,17 +6,17 @@ from calculon.declarations.fields import BATCH, STEP, declare
 from calculon.declarations.named_values import SHARDING, ZERO_STAGES
 
 _GATHERED = ("3", "fsdp")
-"""Data-parallel strategies whose weights are gathered for each pass."""
+"""Data-parallel strategies that gather the weights for each pass."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaFields(OperatorFields):
-    """Fields of replicas: what they share, gather and reduce, and the memory that is not the model's."""
+    """Fields of data parallelism (ZeRO, FSDP, DDP) and of memory outside the model."""
 
     zero_stage: str = declare(
-        "what replicas share: auto as optimizer_sharding says, by the published laws; 0 nothing (DDP), 1 optimizer "
-        "state, 2 also gradients, 3 also weights (ZeRO); fsdp: 3 with 4-byte weights and no other copy; owner: each "
-        "layer is whole on one rank, nothing overlaps",
+        "state sharded over replicas: auto, set by optimizer_sharding, by the published laws; 0 nothing (DDP); 1 "
+        "optimizer state; 2 also gradients; 3 also weights (ZeRO); fsdp, like 3 with 4-byte weights and no other copy; "
+        "owner, each layer as a whole on one rank, without overlap",
         choices=ZERO_STAGES,
         default="auto",
         scope=STEP | BATCH,
@@ -30,15 +30,15 @@ class ReplicaFields(OperatorFields):
         off="0",
     )
     dp_shard: int = declare(
-        "ranks that share what zero_stage splits, replicated over the others (hybrid sharding); 0: all replicas",
+        "ranks over which zero_stage shards, replicated over the others (hybrid sharding); 0: all replicas",
         at_least=0,
         default=0,
         scope=STEP | BATCH,
         label="over groups of {} replicas",
         mark="shards of {}",
         needs={"zero_stage": ("1", "2", *_GATHERED)},
-        why="what is split over some of the replicas",
-        adds="ranks that share what zero_stage splits",
+        why="state is sharded over some of the replicas",
+        adds="ranks over which zero_stage shards",
         samples=(2,),
     )
     fsdp_unit: int = declare(
@@ -49,35 +49,35 @@ class ReplicaFields(OperatorFields):
         label="units of {} blocks",
         mark="units of {}",
         needs={"zero_stage": _GATHERED},
-        why="weights that are gathered",
-        adds="blocks that are gathered together",
+        why="weights are gathered",
+        adds="numbers of blocks that are gathered together",
         samples=(2,),
     )
     fsdp_prefetch: int = declare(
-        "units gathered ahead of their computation (zero_stage 3, fsdp); 0: nothing overlaps",
+        "units gathered ahead of their computation (zero_stage 3, fsdp); 0: no overlap",
         at_least=0,
         default=1,
         scope=BATCH,
         label="{} units gathered ahead",
         mark="{} ahead",
         needs={"zero_stage": _GATHERED},
-        why="weights that are gathered",
-        adds="units that are gathered ahead",
+        why="weights are gathered",
+        adds="numbers of units that are gathered ahead",
         samples=(0, 2),
     )
     reshard_after_forward: bool = declare(
-        "weights are dropped after the forward pass and gathered again (zero_stage 3, fsdp)",
+        "free gathered weights after the forward pass and gather them again (zero_stage 3, fsdp)",
         default=True,
         scope=BATCH,
         label="gathered weights kept until the backward pass",
         mark="kept weights",
         needs={"zero_stage": _GATHERED},
-        why="weights that are gathered",
-        adds="false: gathered weights stay until the backward pass",
+        why="weights are gathered",
+        adds="false: gathered weights kept until the backward pass",
         control="Weights dropped after use",
     )
     ddp_bucket_mib: int = declare(
-        "gradients reduced together (zero_stage 0 to 2); 0: those of a block",
+        "size of gradient buckets (zero_stage 0 to 2); 0: the gradients of a block",
         unit="MiB",
         at_least=0,
         default=0,
@@ -85,22 +85,22 @@ class ReplicaFields(OperatorFields):
         label="gradient buckets of {} MiB",
         mark="buckets {} MiB",
         needs={"zero_stage": ("0", "1", "2")},
-        why="gradients that are reduced in buckets",
+        why="gradients are reduced in buckets",
         adds="sizes of gradient buckets",
         samples=(1, 25),
     )
     no_sync: bool = declare(
-        "gradients are reduced once per batch, not after every microbatch (zero_stage 0 and 1)",
+        "reduce gradients once per batch instead of after every microbatch (zero_stage 0 and 1)",
         default=True,
         scope=BATCH,
         label="gradients reduced after every microbatch",
         mark="reduced each microbatch",
         needs={"zero_stage": ("0", "1")},
-        why="gradients that wait for the end of the batch",
+        why="gradients are kept until the end of the batch",
         adds="false: gradients reduced after every microbatch",
     )
     grad_group: int = declare(
-        "microbatches that pass a chunk of a stage before its gradients, whole until then, are reduced and split",
+        "microbatches per chunk of a stage before its gradients, kept in full until then, are reduced and sharded",
         unit="microbatches",
         at_least=1,
         default=1,
@@ -108,59 +108,59 @@ class ReplicaFields(OperatorFields):
         label="gradients split after {} microbatches",
         mark="split after {}",
         needs={"zero_stage": ("2",)},
-        why="gradients that are split and reduced in groups",
-        adds="microbatches whose gradients are reduced together",
+        why="gradients are sharded and reduced in groups",
+        adds="numbers of microbatches whose gradients are reduced together",
         samples=(2, 4),
     )
     overlap_param_gather: bool = declare(
-        "new weights are gathered beside the next forward pass (zero_stage 1 and 2)",
+        "overlap the gather of new weights with the next forward pass (zero_stage 1 and 2)",
         default=False,
         scope=BATCH,
-        label="new weights gathered beside the forward pass",
+        label="gather of new weights overlapped with the forward pass",
         mark="late gather",
         needs={"zero_stage": ("1", "2")},
-        why="weights that are gathered after the step",
-        adds="true: new weights gathered beside the next forward pass",
+        why="weights are gathered after the step",
+        adds="true: gather of new weights overlapped with the next forward pass",
         control="Early all-gather of weights",
         switches={False: 0},
     )
     mem_reserved_mib: int = declare(
-        "tier-1 memory of each processor that is not the model's: context, libraries, communicators; -1: as the system "
-        "states it (ext.memory)",
+        "tier-1 memory of each processor outside the model: context, libraries, communicators; -1: as stated by the "
+        "system (ext.memory)",
         unit="MiB",
         at_least=-1,
         default=-1,
         scope=BATCH,
         label="{} MiB reserved",
         mark="{} MiB reserved",
-        adds="memory that is not the model's",
+        adds="amounts of memory outside the model",
         samples=(0, 64, 512),
         of="circumstance",
     )
     mem_fragments_percent: int = declare(
-        "fragments of the allocator, as a share of activations, their gradients and buffers in tier 1; -1: as the "
-        "system states it (ext.memory)",
+        "fragmentation of the allocator, as a share of activations, their gradients and buffers in tier 1; -1: as "
+        "stated by the system (ext.memory)",
         unit="%",
         at_least=-1,
         default=-1,
         scope=BATCH,
-        label="{} % of fragments",
-        mark="{} % fragments",
-        adds="shares of fragments",
+        label="{} % fragmentation",
+        mark="{} % fragmentation",
+        adds="shares of fragmentation",
         samples=(0, 3),
         of="circumstance",
     )
     data_par_slowdown: int = declare(
-        "time that work takes longer beside overlapped data-parallel collectives, as a share of theirs: they take "
-        "multiprocessors, memory bandwidth and power; 0: the multiprocessors alone (processor_usage of the system)",
+        "slowdown of work that overlaps data-parallel collectives, as a share of their time: they take "
+        "multiprocessors, memory bandwidth and power; 0: multiprocessors only (processor_usage of the system)",
         unit="%",
         at_least=0,
         below=100,
         default=0,
         scope=BATCH,
-        label="work beside data-parallel collectives slowed by {} % of their time",
+        label="work slowed by {} % of overlapping data-parallel collectives",
         mark="{} % slowed",
-        adds="slow-downs of work beside data-parallel collectives",
+        adds="slowdowns of work that overlaps data-parallel collectives",
         samples=(60,),
         of="circumstance",
     )

@@ -1,4 +1,4 @@
-"""Fields of long and packed sequences."""
+"""Fields of long and packed sequences: context parallelism (ring attention, Ulysses) and document packing."""
 
 from calculon.base.frozen import dataclass
 from calculon.declarations.execution_fields.expert_fields import ExpertFields
@@ -17,7 +17,7 @@ class SequenceFields(ExpertFields):
     """Fields of long and packed sequences."""
 
     context_par: int = declare(
-        "context-parallel degree (CP): each rank of a group has a part of every sequence, and the weights of all",
+        "context-parallel degree (CP): each rank of a group has a part of every sequence, and all weights",
         at_least=1,
         default=1,
         scope=BLOCK | STEP | BATCH,
@@ -44,9 +44,9 @@ class SequenceFields(ExpertFields):
         with_="mesh_order",
     )
     cp_comm: str = declare(
-        "how queries come to the keys and values of a whole sequence: p2p, parts of these go round a ring (ring "
-        "attention); all_gather, every rank has all of them; a2a, an exchange gives each rank all tokens of its share "
-        "of the heads (Ulysses); a2a_p2p, that inside of groups of cp_a2a_size ranks, and a ring between these",
+        "exchange of keys and values in context parallelism: p2p, parts circulate in a ring (ring attention); "
+        "all_gather, every rank gathers all of them; a2a, an all-to-all gives each rank all tokens for its share of "
+        "the heads (Ulysses); a2a_p2p, a2a inside groups of cp_a2a_size ranks, and a ring between the groups",
         choices=CP_EXCHANGES,
         default="p2p",
         scope=LAYOUT,
@@ -54,22 +54,22 @@ class SequenceFields(ExpertFields):
         mark="CP by {}",
         needs={"context_par": ABOVE_ONE},
         why="sequences are split",
-        adds="ways in which ranks come to keys and values",
+        adds="exchanges of keys and values",
         control="CP exchange",
     )
     cp_a2a_size: int = declare(
-        "with cp_comm a2a_p2p: ranks that exchange heads among each other, neighbours in a mesh",
+        "with cp_comm a2a_p2p: ranks that exchange heads with each other, neighbours in a mesh",
         at_least=0,
         default=0,
         scope=BLOCK | BATCH,
         label="heads exchanged over {} ranks",
         mark="over {}",
         needs={"cp_comm": ("a2a_p2p",)},
-        adds="how many ranks exchange heads",
+        adds="numbers of ranks that exchange heads",
         samples=(2,),
     )
     cp_kv_replicate: bool = declare(
-        "where heads are exchanged: key and value heads that are fewer than the ranks are copied, so that each has one",
+        "if heads are exchanged: copy key and value heads that are fewer than the ranks, so that each rank has one",
         default=False,
         scope=LAYOUT,
         label="key and value heads copied",
@@ -79,34 +79,34 @@ class SequenceFields(ExpertFields):
         adds="true: copies of key and value heads",
     )
     cp_balance: str = declare(
-        "which tokens of a sequence a rank has: zigzag, a part from the front and its mirror image from the end; "
-        "contiguous, one part; striped, one token in so many",
+        "tokens of a sequence on each rank: zigzag, a part from the front and its mirror image from the end; "
+        "contiguous, one part; striped, every n-th token",
         choices=CP_BALANCES,
         default="zigzag",
         scope=LAYOUT,
         label="{} parts of sequences",
         mark="{}",
         needs={"context_par": ABOVE_ONE, "cp_comm": BETWEEN_PARTS},
-        why="ranks have queries of a part of a sequence",
-        adds="which tokens of a sequence a rank has",
+        why="ranks have the queries of a part of a sequence",
+        adds="distributions of tokens over ranks",
         control="CP parts of a sequence",
     )
     cp_skip: bool = declare(
-        "in a ring: parts that no query of a rank attends to, beyond its window, are not sent",
+        "in a ring: do not send parts that no query of a rank attends to because they lie beyond its window",
         default=False,
         scope=LAYOUT,
         label="parts beyond windows skipped",
         mark="skips parts",
         needs={"context_par": ABOVE_ONE, "cp_comm": RINGS},
         why="there is a ring",
-        adds="true: parts of sequences that no query attends to stay",
+        adds="true: unattended parts of sequences are not sent",
     )
 
     packed_percent: int = declare(
-        "packed sequences: 100 times the sum of squared lengths of documents over (the sum of lengths x tokens of a "
-        "sequence), the share of its sequence that a token can attend to, as no document sees another; 100: one "
-        "document in each. Attention and model FLOP alone depend on it; windows see documents as equal. Tokens that "
-        "fill documents or sequences up are not modelled",
+        "packed sequences: 100 times the sum of squared document lengths over (the sum of lengths x tokens of a "
+        "sequence): the share of its sequence that a token can attend to, since no document attends to another; 100: "
+        "one document per sequence. Only attention and model FLOP depend on it; windows treat documents as equal. "
+        "Padding tokens are not modelled",
         unit="%",
         at_least=1,
         at_most=100,
@@ -121,9 +121,9 @@ class SequenceFields(ExpertFields):
         of="circumstance",
     )
     pack_imbalance_percent: int = declare(
-        "packed sequences: the sum of squared lengths of documents of the slowest rank over the mean. Attention takes "
-        "as much longer in every microbatch, and no FLOP are counted for it: the others wait, and stages of a pipeline "
-        "for the slowest of the microbatches that they have at a time",
+        "packed sequences: the sum of squared document lengths on the slowest rank over the mean. Attention takes "
+        "longer by this factor in every microbatch, without counting FLOP: the other ranks wait, and pipeline stages "
+        "wait for the slowest of the microbatches in flight",
         unit="% of the mean",
         at_least=100,
         default=100,

@@ -1,7 +1,7 @@
-"""Families of transformers, as the configuration classes of Hugging Face Transformers describe them.
+"""Model families, as described by the configuration classes of Hugging Face Transformers.
 
-For each field of a model: the key that holds it, a rule over several keys, or what all members of the family have.
-Defaults are those of the configuration class; a key without one that all versions agree on is required.
+Each field of a model comes from a configuration key, from a rule over several keys, or from a constant of the family.
+Defaults are the defaults of the configuration class; a key without a default common to all versions is required.
 """
 
 from calculon.declarations.families import gated, hybrids, latent, mixtures, plain
@@ -29,7 +29,7 @@ INEXPRESSIBLE = {
     "use_bidirectional_attention": "attention to later tokens",
     "quantization_config": "quantised weights",
 }
-"""Keys of features that no model can express, but those that its family reads."""
+"""Keys of features that a model cannot express, unless the family reads them."""
 
 OTHERS = {
     **dict.fromkeys(
@@ -45,4 +45,4 @@ OTHERS = {
     **dict.fromkeys(("bert", "roberta", "t5", "bart", "whisper"), "an encoder"),
     "mllama": "cross-attention",
 }
-"""Families that are known not to be expressible, and why."""
+"""Families that cannot be expressed, with the reason."""

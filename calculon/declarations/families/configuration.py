@@ -1,4 +1,4 @@
-"""A foreign configuration, read and checked key by key."""
+"""External model configuration, read and checked key by key."""
 
 from collections.abc import Mapping
 from typing import Any, Final, NoReturn
@@ -8,20 +8,20 @@ from calculon.base.frozen import dataclass
 from calculon.declarations.fields import Declaration, shown
 
 REQUIRED: Final = object()
-"""The default of a key without default."""
+"""Marker for a key without default."""
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key of a configuration.
+    """Key of a configuration.
 
     Attributes:
         name: The key; a dot leads into an object.
-        default: What stands for a missing key, as the configuration would write it.
+        default: Value of a missing key, in the notation of the configuration.
         kind: One of int, float, bool and str.
         also: Other spellings.
-        words: What each allowed text means.
-        null: What stands for null, where that is not the default.
+        words: Meaning of each allowed text.
+        null: Meaning of null, if different from the default.
     """
 
     name: str
@@ -40,22 +40,23 @@ class Key:
 
 
 class Configuration:
-    """A document of named values, and where it came from."""
+    """Document of named values, with its source."""
 
     def __init__(self, raw: Mapping[str, Any], file: str, path: str = ""):
         self.raw, self.file, self.path = raw, file, path
 
     def get(self, name: str) -> Any:
-        """Return the value of a name; None when it is missing."""
+        """Return the value of a name; None if it is missing."""
         return self._find(name)[1]
 
     def read(self, key: Key) -> Any:
-        """Return the value of a key as a model file has it; its default when it is missing.
+        """Return the value of a key in the notation of model files; its default if it is missing.
 
         Raises:
-            SpecError: When a required key is missing, or for a value that is not allowed.
+            SpecError: If a required key is missing, or for a value that is not allowed.
         """
         name, there, value = key.name, False, None
+        # A later spelling wins over one that is present but null, since configurations write null for unused keys.
         for spelling in (key.name, *key.also):
             found, content = self._find(spelling)
             if content is not None or (found and not there):
@@ -72,11 +73,11 @@ class Configuration:
         return key.words[value] if key.words else key.kind(value)
 
     def refuse(self, name: str, expected: str, found: str, hint: str = "") -> NoReturn:
-        """Raise a SpecError about a name."""
+        """Raise SpecError for a name."""
         raise SpecError(self.file, Problem(self.path + name, expected, found, hint))
 
     def inside(self, name: str) -> "Configuration":
-        """Return the object under a name."""
+        """Return the object stored under a name."""
         raw = self.get(name)
         if not isinstance(raw, Mapping):
             self.refuse(name, "an object with named fields", shown(raw))

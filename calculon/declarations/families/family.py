@@ -1,4 +1,4 @@
-"""The declaration of a family of transformers, and the fields that many families share."""
+"""Declaration of a model family, and fields that many families share."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
@@ -8,13 +8,13 @@ from calculon.base.frozen import dataclass
 from calculon.declarations.families.configuration import Configuration, Key
 
 Fields = Mapping[str, Any]
-"""Fields of a model that are known so far."""
+"""Fields of a model known so far."""
 
 Rule = Callable[[Configuration, Fields], Any]
-"""A field derived from several keys; rules come after the fields that have a key of their own."""
+"""Function that derives a field from several keys; rules run after the fields with a key."""
 
 Sources = dict[str, Key | Rule | str | float]
-"""Where each field of a model comes from; a field that is not named keeps its default."""
+"""Source of each field of a model; fields that are not listed keep their default."""
 
 
 REGULAR = "the whole sequence in all blocks, in none, or in one of every n blocks"
@@ -22,12 +22,12 @@ REGULAR = "the whole sequence in all blocks, in none, or in one of every n block
 
 
 def no_block(_: Configuration, __: Fields) -> int:
-    """Return 0: no block attends to the whole sequence."""
+    """Return 0: no block has full attention."""
     return 0
 
 
 def one_in(blocks: Sequence[bool]) -> int | None:
-    """Return n where the last of every n blocks is true, 0 where none is; None for another pattern.
+    """Return n if the last of every n blocks is true, 0 if none is, None for any other pattern.
 
     >>> one_in([False, True, False, True]), one_in([False]), one_in([True, False])
     (2, 0, None)
@@ -39,20 +39,19 @@ def one_in(blocks: Sequence[bool]) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """How the configurations of one ``model_type`` are read.
+    """Reader of the configurations of one ``model_type``.
 
     Attributes:
-        fields: For each field of a model its key, its rule, or its value in the whole family.
+        fields: For each field of a model its key, its rule, or its constant value in the family.
         window: Tokens of the sliding window; 0 for none.
-        full_every: One of every n blocks attends to the whole sequence, where there is a window and no ``layer_types``;
-            0: none.
-        chunked: Its windows do not slide: they begin anew after so many tokens.
+        full_every: One of every n blocks has full attention, if there is a window and no ``layer_types``; 0: none.
+        chunked: Windows restart after a fixed number of tokens instead of sliding.
         only: Keys, each with the values that a model can express.
-        equal: Keys, each with the field that it must be equal to.
-        blocks: Fields that say which block has what, from lists and patterns: others than those of windows. None leaves
-            a field that was read at its default.
-        inside: Key of the object that describes the text model of several.
-        reads: Keys of features that it reads, or need not read, where others are refused.
+        equal: Keys, each with the field that it must equal.
+        blocks: Rule for fields that depend on lists and patterns of blocks, other than windows. It returns None for a
+            field that was read but keeps its default.
+        inside: Key of the object that describes the text model of a multimodal one.
+        reads: Keys of features that it reads or may ignore, although other families refuse them.
     """
 
     fields: Sources
@@ -68,36 +67,36 @@ class Family:
 
 _GELUS = ("gelu", "gelu_new", "gelu_fast", "gelu_python", "gelu_pytorch_tanh")
 GATED = {"silu": "swiglu", "swish": "swiglu", **dict.fromkeys(_GELUS, "geglu")}
-"""Activations of an MLP that has a gate."""
+"""Activations of a gated MLP."""
 
 PLAIN = {"relu": "relu", "relu2": "squared_relu", **dict.fromkeys(_GELUS, "gelu")}
-"""Activations of an MLP that has none."""
+"""Activations of an MLP without gate."""
 
 
 def switch(name: str, default: Any) -> Key:
-    """Return a key that is true or false."""
+    """Return a key with a boolean value."""
     return Key(name, default, bool)
 
 
 def dropout(*names: str, default: float = 0.0) -> Rule:
-    """Return a rule for whether any of these probabilities is above 0."""
+    """Return a rule that is true if any of these probabilities is above 0."""
     keys = [Key(name, default, float) for name in names]
     return lambda config, _: max(config.read(key) for key in keys) > 0
 
 
 def inner(name: str) -> Rule:
-    """Return a rule for the stated width of the MLP, or four times the hidden width."""
+    """Return a rule for the MLP width: as stated, or four times the hidden width."""
     return lambda config, fields: config.read(Key(name, 0)) or 4 * fields["hidden"]
 
 
 def rotary(default: float) -> Key:
-    """Return the key of the share of a head that rotary position embeddings turn."""
+    """Return the key of the share of each head with rotary position embeddings."""
     also = ("rotary_pct", "rope_parameters.partial_rotary_factor")
     return Key("partial_rotary_factor", default, float, also)
 
 
 def head_size(config: Configuration, fields: Fields) -> int:
-    """Return the stated width of a head, or its share of the hidden width."""
+    """Return the width of a head: as stated, or the hidden width divided by the number of heads."""
     size: int = config.read(Key("head_dim", 0))
     hidden, heads = fields["hidden"], fields["attn_heads"]
     if not size and hidden % heads:
@@ -117,18 +116,18 @@ SHAPE: Sources = {
     "vocab": Key("vocab_size"),
     "tied": switch("tie_word_embeddings", default=False),
 }
-"""The usual keys of a shape."""
+"""Usual keys of the shape of a model."""
 
 TIED: Sources = {"tied": switch("tie_word_embeddings", default=True)}
-"""Embedding and head share weights unless the configuration says otherwise."""
+"""Embedding and head share weights unless the configuration states otherwise."""
 
 ATTENTION_BIAS: Sources = dict.fromkeys(
     ("qkv_bias", "out_bias"), switch("attention_bias", default=False)
 )
-"""One key for the biases of all projections of attention."""
+"""One key for the biases of all attention projections."""
 
 ALL_BIASES: Sources = {"qkv_bias": True, "out_bias": True, "mlp_bias": True}
 """Every product of a block has a bias."""
 
 PREDICTED: Sources = {"mtp_layers": Key("num_nextn_predict_layers", 0, null=0)}
-"""Modules that predict further tokens."""
+"""Multi-token prediction modules."""

@@ -1,4 +1,4 @@
-"""Families with a gated MLP and norms without bias: Llama and those after it."""
+"""Families with a gated MLP and norms without bias: Llama and its successors."""
 
 from calculon.declarations.families.configuration import Configuration, Key
 from calculon.declarations.families.family import (
@@ -21,12 +21,12 @@ _WITHOUT_BIAS = {"attention_bias": (False,), "mlp_bias": (False,)}
 
 
 def used_window(config: Configuration, _: Fields) -> int:
-    """Return the stated window where it is used, else 0."""
+    """Return the stated window if it is in use, else 0."""
     return config.read(_WINDOW) if config.read(switch("use_sliding_window", default=False)) else 0
 
 
 def first_blocks(config: Configuration, fields: Fields) -> int:
-    """Return 1 where the first blocks attend to the whole sequence: all of them, as others are refused."""
+    """Return 1 if the first blocks have full attention (only accepted for all blocks), else 0."""
     first = config.read(Key("max_window_layers", 28))
     if 0 < first < fields["num_blocks"]:
         config.refuse("max_window_layers", REGULAR, str(first))
@@ -34,13 +34,13 @@ def first_blocks(config: Configuration, fields: Fields) -> int:
 
 
 def _one_in(default: int) -> Rule:
-    """Return a rule for one of every n blocks."""
+    """Return a rule for the period of full attention (one of every n blocks)."""
     key = Key("sliding_window_pattern", default, also=("_sliding_window_pattern",))
     return lambda config, _: config.read(key)
 
 
 def _value_size(config: Configuration, fields: Fields) -> int:
-    """Return the width of a value head: as stated, or its share of the hidden width."""
+    """Return the width of a value head: as stated, or the hidden width divided by the number of heads."""
     stated: int = config.read(Key("v_head_dim", 0))
     return stated or fields["hidden"] // fields["attn_heads"]
 
@@ -120,4 +120,4 @@ FAMILIES = {
     ),
     "gemma3_text": Family(fields=_GEMMA3, window=_WINDOW, full_every=_one_in(6)),
 }
-"""The families, by ``model_type``."""
+"""Families by ``model_type``."""

@@ -1,4 +1,4 @@
-"""Families with linear attention in some blocks, or with blocks that are single parts: Qwen3-Next, Nemotron-H, ..."""
+"""Hybrid families: linear attention in some blocks, or blocks of a single part (Qwen3-Next, Nemotron-H, ...)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -24,11 +24,11 @@ from calculon.declarations.hybrid_fields import OF_LINEAR, OF_SOFTMAX
 _FULL, _LINEAR = "full_attention", "linear_attention"
 
 _PERIODIC = "linear attention in all blocks, or in all but the last of every n"
-"""Patterns that fields of a period express, for a message."""
+"""Patterns that a period can express, for a message."""
 
 
 def _softmax_blocks(config: Configuration, fields: Fields) -> list[bool] | None:
-    """Return which blocks have attention with softmax, as a list of the configuration says; None without one."""
+    """Return for each block whether it has softmax attention, from a list of the configuration; None without a list."""
     for name, softmax, linear in (
         ("layer_types", _FULL, _LINEAR),
         ("attn_type_list", 1, 0),
@@ -46,7 +46,7 @@ def _softmax_blocks(config: Configuration, fields: Fields) -> list[bool] | None:
 
 
 def _period(config: Configuration, fields: Fields) -> dict[str, Any]:
-    """Return the field of the period, from a list of kinds of attention or from ``full_attention_interval``."""
+    """Return the period of full attention, from a list of attention kinds or from ``full_attention_interval``."""
     listed = _softmax_blocks(config, fields)
     name = "layer_types" if config.get("layer_types") is not None else "attn_type_list"
     every = one_in(listed) if listed is not None else None
@@ -85,7 +85,7 @@ _LETTERS = {"mamba": "M", "attention": "*", "mlp": "-", "moe": "E"}
 
 
 def _listed(config: Configuration, names: Sequence[str], known: Sequence[str]) -> list[str] | None:
-    """Return the kinds of layer that a configuration lists under one of some names."""
+    """Return the kinds of layers listed under one of several names; None without a list."""
     for name in names:
         kinds = config.get(name)
         if kinds is None:
@@ -97,7 +97,7 @@ def _listed(config: Configuration, names: Sequence[str], known: Sequence[str]) -
 
 
 def _nemotron_pattern(config: Configuration, fields: Fields) -> str:
-    """Return the letters of the parts, from the pattern or from the list of their kinds."""
+    """Return the letter of each part, from the pattern or from the list of kinds."""
     pattern = config.get("hybrid_override_pattern")
     name = "hybrid_override_pattern"
     if pattern is None:
@@ -113,13 +113,13 @@ def _nemotron_pattern(config: Configuration, fields: Fields) -> str:
 
 
 def _nemotron_shared(config: Configuration, _: Fields) -> int:
-    """Return the width of all shared experts together."""
+    """Return the total width of all shared experts."""
     experts: int = config.read(Key("n_shared_experts", 1, null=0))
     return experts and experts * int(config.read(Key("moe_shared_expert_intermediate_size")))
 
 
 def _parts(config: Configuration, fields: Fields) -> dict[str, Any]:
-    """Return the fields of parts: those of kinds that the pattern lacks keep their defaults."""
+    """Return the fields of parts; fields of kinds that the pattern lacks keep their defaults."""
     pattern = _nemotron_pattern(config, fields)
     found: dict[str, Any] = {"layer_pattern": pattern}
     if "M" not in pattern:
@@ -180,7 +180,7 @@ _GRANITE_KINDS = ("mamba", "attention")
 
 
 def _granite_feedforward(config: Configuration, _: Fields) -> int:
-    """Return the width of the MLP, which is that of the shared experts where there are no others."""
+    """Return the width of the MLP; without routed experts it is the width of the shared experts."""
     routed = config.read(Key("num_local_experts", 0, null=0))
     name = "intermediate_size" if routed else "shared_intermediate_size"
     return int(config.read(Key(name)))
@@ -200,7 +200,7 @@ def _granite_rotary(config: Configuration, _: Fields) -> float:
 
 
 def _granite_blocks(config: Configuration, fields: Fields) -> dict[str, Any]:
-    """Return a period where the last of every n blocks has attention, else a pattern with two parts for each block."""
+    """Return a period if the last of every n blocks has attention, else a pattern with two parts per block."""
     kinds = _listed(config, ("layer_types", "layers_block_type"), _GRANITE_KINDS)
     if kinds is None or len(kinds) != fields["num_blocks"]:
         wanted = f"{' or '.join(_GRANITE_KINDS)} for each of {fields['num_blocks']} blocks"
@@ -211,6 +211,7 @@ def _granite_blocks(config: Configuration, fields: Fields) -> dict[str, Any]:
         return dict.fromkeys(OF_LINEAR)
     if every is not None:
         return {"full_attention_every": every} if every else dict.fromkeys(OF_SOFTMAX)
+    # Other arrangements need a pattern, in which attention and its MLP are separate parts with one letter each.
     second = "E" if fields["num_experts"] else "-"
     pattern = "".join(_LETTERS[kind] + second for kind in kinds)
     return {"layer_pattern": pattern, "num_blocks": len(pattern)}
@@ -268,4 +269,4 @@ FAMILIES = {
         only=_STATE_BIASES,
     ),
 }
-"""The families, by ``model_type``."""
+"""Families by ``model_type``."""

@@ -1,4 +1,4 @@
-"""Families with multi-head latent attention and experts after leading dense blocks: DeepSeek-V2 and those after it."""
+"""Families with multi-head latent attention, and experts after leading dense blocks: DeepSeek-V2 and its successors."""
 
 from dataclasses import replace
 
@@ -17,15 +17,15 @@ from calculon.declarations.families.mixtures import READS, RELEASED, all_shared
 _LATENT = ("kv_lora_rank", "q_lora_rank")
 
 INDEXED = "index_topk"
-"""Key of the keys that an indexer chooses for a query, which no model expresses: all are attended to."""
+"""Key of the number of keys that an indexer selects per query. Models cannot express it, so all keys are attended."""
 
 
 def _groups(methods: tuple[str, ...], usual: str, groups: int, reached: int) -> Sources:
-    """Return the groups of experts, and those that a token is sent to: 0 unless the method chooses groups first.
+    """Return fields for the groups of experts and the groups per token: 0 unless the routing method selects groups.
 
     Args:
-        methods: Methods that do.
-        usual, groups, reached: What stands for missing keys.
+        methods: Methods that select groups first.
+        usual, groups, reached: Defaults of missing keys.
     """
     method = Key("topk_method", usual, str)
     counts = {
@@ -45,7 +45,7 @@ def _groups(methods: tuple[str, ...], usual: str, groups: int, reached: int) -> 
 
 
 def _corrected(config: Configuration, _: Fields) -> bool:
-    """Return whether the router has a bias per expert, which balances loads without an auxiliary loss."""
+    """Return True if the router has a bias per expert, which balances loads without an auxiliary loss."""
     return bool(config.read(Key("topk_method", "noaux_tc", str)) == "noaux_tc")
 
 
@@ -82,4 +82,4 @@ FAMILIES = {
         ("deepseek_v32", "glm_moe_dsa"), replace(_TRAINED, reads=(*_TRAINED.reads, INDEXED))
     ),
 }
-"""The families, by ``model_type``."""
+"""Families by ``model_type``."""

@@ -1,4 +1,4 @@
-"""Families with experts in place of the MLP: of every block, or of those after dense ones or between them."""
+"""Families with mixtures of experts in place of the MLP, in every block or in some of them."""
 
 from typing import Any
 
@@ -28,16 +28,16 @@ _EACH = Key("num_experts_per_tok")
 _WIDTH = Key("moe_intermediate_size")
 
 PATTERN = "the first blocks, and fewer than all"
-"""Dense blocks that a model can express beside those of a step, for a message."""
+"""Dense blocks that a model can express in addition to a period, for a message."""
 
 
 def _step(name: str) -> Rule:
-    """Return a rule for n where the last of every n blocks has experts."""
+    """Return a rule for n if the last of every n blocks has experts."""
 
     def rule(config: Configuration, _: Fields) -> int:
         step: int = config.read(Key(name, 1, null=1))
         if not step:
-            config.refuse(name, "at least 1: the last of so many blocks has experts", "0")
+            config.refuse(name, "at least 1: the last of every n blocks has experts", "0")
         return step
 
     return rule
@@ -47,7 +47,7 @@ _SPARSE, _INTERLEAVED = _step("decoder_sparse_step"), _step("interleave_moe_laye
 
 
 def _first_dense(config: Configuration, fields: Fields) -> int:
-    """Return the leading dense blocks: those that are listed; those of the step begin with a whole group."""
+    """Return the number of leading dense blocks: the listed ones, rounded down to whole periods."""
     listed = config.get("mlp_only_layers") or []
     leading = isinstance(listed, list) and len(listed) < fields["num_blocks"]
     if not leading or any(block != i for i, block in enumerate(listed)):
@@ -57,7 +57,7 @@ def _first_dense(config: Configuration, fields: Fields) -> int:
 
 
 def all_shared(config: Configuration, _: Fields) -> int:
-    """Return the width of all shared experts together."""
+    """Return the total width of all shared experts."""
     experts: int = config.read(Key("n_shared_experts", null=0))
     return experts * int(config.read(_WIDTH))
 

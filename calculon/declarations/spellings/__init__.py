@@ -1,6 +1,6 @@
-"""What people write, as what is meant: names of the catalog, counts, tokens, batches, times and types of numbers.
+"""Parse user spellings: catalog names, counts, tokens, batches, times and number types.
 
-Each function has one answer, or refuses with what the text might mean; none of them guesses between two meanings.
+Each function has a single answer, or refuses an ambiguous text with a list of its possible meanings.
 """
 
 from calculon.declarations.spellings.amounts import (

@@ -1,4 +1,4 @@
-"""Amounts as people write them: tokens (``15T``), lengths (``8k``), batches (``4M``), times (``60d``), US dollars."""
+"""Parse amounts: tokens (``15T``), lengths (``8k``), batches (``4M``), times (``60d``), US dollars."""
 
 import math
 import re
@@ -15,7 +15,7 @@ _NUMBER = re.compile(
 _LONGEST = 80  # characters of a number
 
 MOST_TOKENS = 10**18
-"""Tokens that a run may have: ten thousand times as many as any so far."""
+"""Most tokens of a training run: ten thousand times the largest so far."""
 
 _THOUSANDS = {
     **dict.fromkeys(("k", "thousand"), 10**3),
@@ -23,10 +23,10 @@ _THOUSANDS = {
     **dict.fromkeys(("b", "g", "billion", "bn"), 10**9),
     **dict.fromkeys(("t", "trillion", "tn"), 10**12),
 }
-"""Factors of the tokens of a training run and of money, which are counted in powers of 1000."""
+"""Factors for training tokens and money, counted in powers of 1000."""
 
 _POWERS = {"k": 2**10, "m": 2**20}
-"""Factors of lengths and of tokens of a batch, which are powers of two in practice: 4M are 4,194,304."""
+"""Factors for lengths and for tokens of a batch, in practice powers of two: 4M are 4,194,304."""
 
 _SECONDS: dict[str, Fraction | int] = {
     **dict.fromkeys(("ms", "msec", "millisecond", "milliseconds"), Fraction(1, 1000)),
@@ -38,7 +38,7 @@ _SECONDS: dict[str, Fraction | int] = {
 }
 
 _MOST_SEQUENCES = 2**17
-"""Sequences of a batch that a number alone may count; no published run has so many."""
+"""Most sequences of a batch given as a bare number; no published run has more."""
 
 _TOKENS = ("tokens", "token", "toks", "tok")
 _DOLLARS = ("usdollars", "usdollar", "dollars", "dollar", "usd", "us$", "$")
@@ -47,7 +47,7 @@ _SEQUENCES = ("sequences", "sequence", "samples", "sample", "seqs", "seq")
 
 @dataclass(frozen=True, slots=True)
 class GlobalBatch:
-    """A global batch: its sequences, and their length in tokens."""
+    """Global batch: number of sequences, and their length in tokens."""
 
     sequences: int
     seq_size: int
@@ -59,7 +59,7 @@ class GlobalBatch:
 
     @property
     def words(self) -> str:
-        """Say it in sequences and in tokens.
+        """The batch in sequences and in tokens.
 
         >>> GlobalBatch(512, 8192).words
         '512 sequences = 4.19 M tokens'
@@ -89,7 +89,7 @@ def tokens(text: str, name: str = "tokens") -> int:
 
 
 def sequence_length(text: str, name: str = "seq") -> int:
-    """Return the tokens of a sequence: ``8192``, ``8k``, ``128k``, ``1M``; k and M are powers of 1024.
+    """Return the sequence length in tokens of ``8192``, ``8k``, ``128k``, ``1M``; k and M are powers of 1024.
 
     Raises:
         SpecError: For anything else.
@@ -107,7 +107,7 @@ def sequence_length(text: str, name: str = "seq") -> int:
 
 
 def probability(text: str, name: str) -> float:
-    """Return a probability: ``10%``, ``0.1``. A ``1`` may mean 1 % or 100 %, and is refused.
+    """Return a probability: ``10%``, ``0.1``. A bare ``1`` is ambiguous (1 % or 100 %) and refused.
 
     Raises:
         SpecError: For anything else.
@@ -131,14 +131,14 @@ def probability(text: str, name: str) -> float:
 
 
 def global_batch(text: str, seq_size: int, name: str = "batch") -> GlobalBatch:
-    """Return a global batch that is given in sequences or in tokens.
+    """Return a global batch given in sequences or in tokens.
 
-    A number alone counts sequences, and so do ``512seq`` and ``1kseq``. ``M``, and ``k`` before "tokens", count tokens,
-    in powers of 1024: batches of tokens are powers of two in practice, so that 4M in sequences of 8,192 are 512 of
-    them. Tokens are taken to the nearest whole number of sequences. ``k`` alone may mean both, and is refused.
+    A bare number counts sequences, and so do ``512seq`` and ``1kseq``. ``M``, and ``k`` before "tokens", count tokens
+    in powers of 1024, since batches in tokens are powers of two in practice: 4M with sequences of 8,192 are 512
+    sequences. Tokens are rounded to whole sequences. A bare ``k`` is ambiguous and refused.
 
     Args:
-        text: What was written.
+        text: User text.
         seq_size: Tokens of a sequence.
         name: Name of the argument, for messages.
 
@@ -154,6 +154,7 @@ def global_batch(text: str, seq_size: int, name: str = "batch") -> GlobalBatch:
     wanted = "a batch in sequences (512) or in tokens (4M, 512k tokens)"
     number, unit = _number_and_unit(text, name, wanted)
     in_tokens, in_sequences = _without(unit, _TOKENS), _without(unit, _SEQUENCES)
+    # 512k could be 512 thousand sequences or 512 Ki tokens: a factor of the sequence length.
     if unit == "k":
         one, other = f"{text.strip()}seq", f"{text.strip()}tok"
         hint = f"did you mean {one} (sequences) or {other} (tokens)?"
@@ -166,7 +167,7 @@ def global_batch(text: str, seq_size: int, name: str = "batch") -> GlobalBatch:
         sequences = Fraction(round(number * factor / seq_size))
     if not factor:
         raise _refused(text, name, wanted)
-    if not unit and sequences > _MOST_SEQUENCES:  # tokens, more likely than not
+    if not unit and sequences > _MOST_SEQUENCES:  # probably meant as tokens
         hint = f"did you mean {text.strip()}tok (tokens) or {text.strip()}seq (sequences)?"
         raise _refused(text, name, wanted, hint)
     if sequences < 1:
@@ -175,7 +176,7 @@ def global_batch(text: str, seq_size: int, name: str = "batch") -> GlobalBatch:
 
 
 def duration(text: str, name: str = "time", *, zero: bool = False) -> float:
-    """Return the seconds of a time: ``60d``, ``12h``, ``90 min``, ``1d 12h``; none only where that is one.
+    """Return the seconds of a time: ``60d``, ``12h``, ``90 min``, ``1d 12h``; zero only if `zero` is set.
 
     Raises:
         SpecError: For anything else; ``m`` may be minutes or months.
@@ -189,18 +190,20 @@ def duration(text: str, name: str = "time", *, zero: bool = False) -> float:
     rest = re.sub(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)|[\s,]|and", "", text)
     if not parts or rest or any(unit.lower() not in _SECONDS for _, unit in parts):
         unknown = any(unit.lower() not in _SECONDS for _, unit in parts)
-        hint = "say the unit: ms, s, min, h, d or w" if unknown or not parts else ""
+        hint = "add a unit: ms, s, min, h, d or w" if unknown or not parts else ""
+        # Minutes and months differ by a factor of 43,200.
         if any(unit in ("m", "M") for _, unit in parts):
             hint = "m may be minutes (write min) or months (write days: 30d)"
         raise _refused(text, name, wanted, hint)
     seconds = sum(Fraction(number) * _SECONDS[unit.lower()] for number, unit in parts)
+    # Fractions keep sums such as 0.1d + 0.2d exact until the conversion below.
     if not (seconds or zero):
         raise _refused(text, name, wanted)
     return float(seconds)
 
 
 def dollars(text: str, name: str = "money") -> float:
-    """Return US dollars: ``5M``, ``$5.5M``, ``500k``, ``5,000,000 USD``; letters are powers of 1000 as of tokens.
+    """Return US dollars: ``5M``, ``$5.5M``, ``500k``, ``5,000,000 USD``; letters are powers of 1000, as for tokens.
 
     Raises:
         SpecError: For anything else.
@@ -218,7 +221,7 @@ def dollars(text: str, name: str = "money") -> float:
 
 
 def _number_and_unit(text: str, name: str, wanted: str) -> tuple[Fraction, str]:
-    """Return a number and the word after it, in small letters and without blanks."""
+    """Return a number and the unit after it, in lower case and without blanks."""
     match = _NUMBER.fullmatch(text.strip()) if len(text) <= _LONGEST else None
     if match is None or not text.isascii():
         raise _refused(text, name, wanted)
@@ -228,14 +231,14 @@ def _number_and_unit(text: str, name: str, wanted: str) -> tuple[Fraction, str]:
 
 
 def _without(unit: str, words: tuple[str, ...]) -> str:
-    """Return a unit without one of some words at its end."""
+    """Return a unit without a trailing word, if it ends with one of the words."""
     return next((unit.removesuffix(word) for word in words if unit.endswith(word)), unit)
 
 
 def _whole(number: Fraction, text: str, name: str, wanted: str, most: int) -> int:
     """Return a whole number above 0."""
     if number < 1 or number.denominator != 1:
-        raise _refused(text, name, wanted, "" if number < 1 else "it is no whole number")
+        raise _refused(text, name, wanted, "" if number < 1 else "it is not a whole number")
     if number > most:
         raise _refused(text, name, wanted, f"the largest is {most:,}")
     return int(number)

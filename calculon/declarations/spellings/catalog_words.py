@@ -1,14 +1,14 @@
-"""Names of the catalog as people write them: ``llama-3.1-70b``, ``meta-llama/Llama-3.1-70B-Instruct``, ``H100 SXM``.
+"""Resolve user spellings of catalog names: ``llama-3.1-70b``, ``meta-llama/Llama-3.1-70B-Instruct``, ``H100 SXM``.
 
-A file states under ``about.aliases`` what it is called beside its name: a list of texts, or an object that gives the
-reason of each. Two files that state the same alias make it a word of two meanings. It means the usual one of them: the
-system that states under ``about.usual`` words for the others of its family. Without a usual one the word is refused.
+A file lists further names of itself under ``about.aliases``: a list of texts, or an object with a reason for each. An
+alias that two files list is ambiguous. It resolves to the usual one of them: the system that lists, under
+``about.usual``, words for the other systems of its family. Without a usual one the alias is refused.
 
-Names of models are compared without case and separators, and without the organisation of a repository and the words
-for a tuned model of the same shape; a point between digits counts. Names of systems are compared as sets of words, in
-any order, and words of its name and the size of its memory may be added to an alias: the system that states ``h100``
-is also meant by ``h100-80gb``. Files of the published tool have their exact names alone where there is a fuller file:
-every system that states no aliases, and every model beside which there is a NAME-hf.
+Names of models are compared without case and separators, without the organisation of a repository, and without suffixes
+for fine-tuned models of the same shape; a point between digits counts. Names of systems are compared as sets of words,
+in any order; words of its name and its memory size may be added to an alias: the system with the alias ``h100`` also
+matches ``h100-80gb``. Files of the published tool match only by exact name if there is a more complete file: this
+applies to every system without aliases, and to every model NAME for which NAME-hf exists.
 """
 
 import re
@@ -26,12 +26,15 @@ ORGANISATIONS = (
     *("meta-llama", "qwen", "mistralai", "google", "microsoft", "nvidia", "openai", "allenai"),
     *("openai-community", "tiiuae", "bigscience", "mosaicml", "facebook", "unsloth"),
     *("nousresearch", "eleutherai", "huggyllama", "deepmind", "anthropic", "databricks"),
-    *("ibm-granite", "xai-org", "minimaxai"),
+    *("ibm-granite", "xai-org", "minimaxai", "deepseek-ai", "zai-org", "moonshotai"),
 )
-"""Owners of repositories whose name may stand before that of a model."""
+"""Owners of repositories that may prefix a model name."""
 
 _TUNED = frozenset(("instruct", "chat", "it", "pt", "base", "hf", "pretrained"))
-"""Last words of the names of models that have the shape of the model without them."""
+"""Suffixes of model names that do not change the shape of the model."""
+
+_RELEASE = re.compile(r"v0\.[12]|2[3-9](?:0[1-9]|1[0-2])")
+"""Last words that name a release of the same shape: ``v0.2``, or year and month (``2507``)."""
 
 _UNSTATED = {
     "turing-530B": ("mt-nlg", "mt-nlg-530b", "megatron-turing-530b", "megatron-turing-nlg-530b"),
@@ -40,43 +43,44 @@ _UNSTATED = {
     "gopher-280B": ("gopher",),
     "lamda": ("lamda-137b",),
 }
-"""Aliases of models of the published tool, whose files are as published and state none."""
+"""Aliases of models of the published tool, whose files are unmodified and list none."""
 
 _VENDORS = frozenset(
     ("nvidia", "amd", "intel", "google", "aws", "amazon", "geforce", "tesla", "instinct", "habana")
 ) | {"cloud", "gpu", "gpus", "accelerator", "accelerators", "tensor", "core", "generation"}
-"""Words that may stand beside the name of a system and tell nothing of it."""
+"""Words in system names that do not distinguish systems."""
 
 _MOST_NEAR = 6
-_LEAST_WORD = 3  # letters of a beginning that says something
-_ALIKE = 0.8  # of difflib: one letter of five may differ
+_LEAST_WORD = 3  # letters of a meaningful prefix
+_ALIKE = 0.8  # similarity of difflib: one letter of five may differ
 _MOST_SPLITS = 32
 _LONGEST = 100  # characters of a name
 
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What a text means: one name of the catalog, several, or none, with names that resemble it."""
+    """Meaning of a text: one catalog name, several, or none with similar names."""
 
     names: tuple[str, ...]
     near: tuple[str, ...] = ()
 
     @property
     def hint(self) -> str:
-        """Ask for one of the names, or for those near; empty without any."""
+        """Question that offers the names, or else similar names; empty without any."""
         *some, last = self.names or self.near or ("",)
         listed = f"{', '.join(some)} or {last}" if some else f"'{last}'"
         return f"did you mean {listed}?" if last else ""
 
 
 def meaning(kind: str, text: str, known: Mapping[str, Path]) -> Meaning:
-    """Return what a text means that is no exact name of the catalog.
+    """Return the meaning of a text that is not an exact catalog name.
 
     Args:
-        kind: ``model``, ``system``, or another kind, whose names may differ in case and separators alone.
-        text: What was written.
-        known: The files of that kind by name.
+        kind: ``model``, ``system``, or another kind, whose names may differ only in case and separators.
+        text: User text.
+        known: Catalog files of this kind by name.
     """
+    # Spelling distances are slow for long texts, and no catalog name is long.
     if len(text) > _LONGEST or not text.isascii():
         return Meaning(())
     return _of_system(text, known) if kind == "system" else _of_model(kind, text, known)
@@ -84,12 +88,12 @@ def meaning(kind: str, text: str, known: Mapping[str, Path]) -> Meaning:
 
 @dataclass(frozen=True, slots=True)
 class _Stated:
-    """What a file says of itself.
+    """Statements of a file about its names.
 
     Attributes:
-        anything: Whether it states aliases.
+        anything: True if it lists aliases.
         aliases: Further names with their reasons.
-        size: Its memory as a word.
+        size: Its memory size as a word.
         usual: Words for other systems, if this is the usual one of its family.
     """
 
@@ -100,7 +104,7 @@ class _Stated:
 
 
 def aliases(path: Path) -> Mapping[str, str]:
-    """Return the further names that a file of the catalog states of itself, and their reasons."""
+    """Return the aliases of a catalog file, with their reasons."""
     return _stated(path).aliases
 
 
@@ -109,7 +113,7 @@ def _stated(path: Path) -> _Stated:
     try:
         raw = read_document(str(path))
     except SpecError:
-        raw = None
+        raw = None  # a damaged file of the catalog has no aliases; reading it by name reports the error
     if not isinstance(raw, Mapping) or not isinstance(about := raw.get("about"), Mapping):
         return _Stated(anything=False, aliases={})
     found, memory = about.get("aliases", ()), raw.get("mem1")
@@ -121,7 +125,7 @@ def _stated(path: Path) -> _Stated:
 
 
 def usual_note(text: str, name: str, known: Mapping[str, Path]) -> str:
-    """Return a line that names the system a word was taken for and words for the others that it may mean, or nothing.
+    """Return a line with the system that an ambiguous alias resolved to and words for the others, or an empty text.
 
     >>> from calculon.declarations import catalog
     >>> usual_note("a100", "a100_80g_sxm", catalog.names("system"))
@@ -140,12 +144,12 @@ def usual_note(text: str, name: str, known: Mapping[str, Path]) -> str:
 
 
 def _of_model(kind: str, text: str, known: Mapping[str, Path]) -> Meaning:
-    """Return what a text means by its key: of a name, or of an alias."""
+    """Return the meaning of a text by its key, which may be the key of a name or of an alias."""
     keys: dict[str, set[str]] = {}
     parts: dict[str, set[str]] = {}
     for name, path in known.items():
         if f"{name}-hf" in known:
-            continue
+            continue  # the more complete file answers to the aliases
         others = (*aliases(path), *_UNSTATED.get(name, ())) if kind in ("model", "preset") else ()
         for written in (name, *others):
             parts.setdefault(name, set()).update(_parts(written))
@@ -164,13 +168,13 @@ def _of_model(kind: str, text: str, known: Mapping[str, Path]) -> Meaning:
 
 
 def _keys(text: str) -> tuple[str, ...]:
-    """Return the text without case, separators and last words of tuned models; also with its version run together.
+    """Return the text without case, separators and suffixes of tuned models; also with its version digits joined.
 
     >>> _keys("Llama-3.1-70B-Instruct"), _keys("gpt2 xl")
     (('llama3.1.70b', 'llama31.70b'), ('gpt2xl',))
     """
     words = re.split(r"[\s_:-]+", text.strip().lower())
-    while len(words) > 1 and words[-1] in _TUNED:
+    while len(words) > 1 and (words[-1] in _TUNED or _RELEASE.fullmatch(words[-1])):
         words.pop()
     joined = "-".join(words)
     joined = joined.removeprefix("meta-")
@@ -180,7 +184,7 @@ def _keys(text: str) -> tuple[str, ...]:
 
 
 def _with_like_words(asked: set[str], parts: Mapping[str, set[str]]) -> set[str]:
-    """Return the names of models with each number of a text, and with words that its words begin or resemble."""
+    """Return the models with every number of a text, and with words that start with or resemble its words."""
     words = {one for one in asked if one.isalpha() and len(one) >= _LEAST_WORD}
     known = {one for own in parts.values() for one in own if one.isalpha()}
     like = {
@@ -203,7 +207,7 @@ def _without_organisation(text: str) -> str:
 
 
 def _parts(text: str) -> set[str]:
-    """Return the words and the numbers of the name of a model; a size is a number with its letter.
+    """Return the words and numbers of a model name; a size is a number with its letter.
 
     >>> sorted(_parts("llama3.1-70B"))
     ['3.1', '70b', 'llama']
@@ -214,7 +218,7 @@ def _parts(text: str) -> set[str]:
 
 
 def _of_system(text: str, known: Mapping[str, Path]) -> Meaning:
-    """Return what a text means by its words: those of a name or an alias, or of an alias and some of the name."""
+    """Return the meaning of a text by its words: words of a name or an alias, or of an alias and part of the name."""
     stated = {name: _stated(path) for name, path in known.items()}
     claims = {
         name: [_words(one) for one in (name, *file.aliases)]
@@ -243,9 +247,9 @@ def _near_systems(
     claims: Mapping[str, Sequence[Sequence[str]]],
     known: Iterable[str],
 ) -> set[str]:
-    """Return the systems with all words of a text, else with words that begin so, else with its processor.
+    """Return similar systems: with all words of a text, else with words that start so, else with the same processor.
 
-    Where there are none, the one of the nearest spelling.
+    Without any of these, return the system with the nearest spelling.
     """
     words_of = {name: {*chain(*claims.get(name, ()), _words(name))} for name in known}
     whole = {name for name, own in words_of.items() if any(some and some <= own for some in asked)}
@@ -263,13 +267,13 @@ def _near_systems(
 
 
 def _begin(asked: Sequence[str], words: set[str]) -> bool:
-    """Tell whether words of a system begin with each word of a text, of which one says something."""
-    told = any(len(one) >= _LEAST_WORD for one in asked)
-    return told and all(any(word.startswith(one) for word in words) for one in asked)
+    """Return True if each word of a text starts a word of a system, and at least one word is long enough."""
+    meaningful = any(len(one) >= _LEAST_WORD for one in asked)
+    return meaningful and all(any(word.startswith(one) for word in words) for one in asked)
 
 
 def _words(text: str) -> tuple[str, ...]:
-    """Return the words of the name of a system: in small letters, sizes as ``80g``, forms without their number.
+    """Return the words of a system name: lower case, sizes as ``80g``, form factors without their number.
 
     >>> _words("NVIDIA A100-SXM4-80GB"), _words("h100_80g_sxm")
     (('a100', 'sxm', '80g'), ('h100', '80g', 'sxm'))
@@ -281,7 +285,7 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 def _readings(text: str, vocabulary: set[str]) -> Iterator[tuple[str, ...]]:
-    """Yield the words of a text as written; and as words of a vocabulary, however they are separated."""
+    """Yield the words of a text as written, and as words of a vocabulary with any separators."""
     words = _words(text)
     sizes = {word[:-1]: word for word in vocabulary if re.fullmatch(r"\d+g", word)}
     sizes = {short: word for short, word in sizes.items() if short not in vocabulary}
@@ -291,9 +295,10 @@ def _readings(text: str, vocabulary: set[str]) -> Iterator[tuple[str, ...]]:
 
 
 def _splits(text: str, known: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
-    """Yield the ways in which a text without separators is made of known words.
+    """Yield all splits of a text without separators into known words.
 
-    Only parts from which the end can be reached are tried, so that no text takes long.
+    A backward pass first marks the positions from which the end can be reached, so that no text takes exponential time
+    without yielding a split.
     """
     whole = len(text)
     ends: dict[int, list[int]] = {whole: []}
@@ -316,7 +321,7 @@ def _splits(text: str, known: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
 
 
 def _nearest(key: str, keys: Sequence[str]) -> str:
-    """Return the key that resembles one most, or nothing."""
+    """Return the most similar key, or an empty text."""
     found = nearest(key, keys)
     return found.split("'")[1] if found else ""
 
@@ -326,5 +331,5 @@ def _in_order(names: set[str], known: Mapping[str, Path]) -> tuple[str, ...]:
 
 
 def _shortest(names: set[str], known: Mapping[str, Path]) -> tuple[str, ...]:
-    """Return a few names, the plainest first."""
+    """Return a few names, shortest first."""
     return tuple(sorted(_in_order(names, known), key=len)[:_MOST_NEAR])

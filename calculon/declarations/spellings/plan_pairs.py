@@ -1,4 +1,4 @@
-"""A plan in the words that people use: ``tp=8 pp=4 mbs=1``."""
+"""Parse plans written as pairs: ``tp=8 pp=4 mbs=1``."""
 
 import math
 import os
@@ -23,26 +23,26 @@ _KNOWN = {one.name: one for one in spec_fields(Execution)}
 
 
 def is_plan(source: object) -> bool:
-    """Return whether the source of an execution is a plan in words.
+    """Return True if the source of an execution is a plan in pairs.
 
-    It is no file, and some of its names are known or all of its values are numbers.
-
+    It is not a file, and some of its names are known or all of its values are numbers.
     >>> is_plan("tp=8 pp=4"), is_plan("tpp=8"), is_plan("best.json"), is_plan("mine=run.sh"), is_plan({"tensor_par": 8})
     (True, True, False, False, False)
     """
     if not isinstance(source, str) or "=" not in source or os.path.exists(source):  # noqa: PTH110
         return False
     pairs = pairs_of(source)
+    # `mine=run.sh` labels a file in a comparison; values that are numbers indicate a plan with a misspelled name.
     numbers = all(re.fullmatch(r"\d+[kKM]?", value) for value in pairs.values())
     return numbers or any(field_name(one) in _KNOWN or one in ASKED for one in pairs)
 
 
 ASKED = tuple(QUESTION_WORDS.values())
-"""Words of a question that a plan in words may have."""
+"""Words of a question that a plan in pairs may contain."""
 
 
 def pairs_of(text: str) -> dict[str, str]:
-    """Return the pairs of a plan in words, by name; SpecError for a name that stands twice.
+    """Return the pairs of a plan by name; raise SpecError for a repeated name.
 
     >>> pairs_of("tp=8, pp=4")
     {'tp': '8', 'pp': '4'}
@@ -57,7 +57,7 @@ def pairs_of(text: str) -> dict[str, str]:
 
 
 def in_blanks(text: str) -> str:
-    """Return a plan in words with blanks between its pairs, and no commas.
+    """Return a plan with blanks between its pairs, without commas.
 
     >>> in_blanks("tp=8,pp=4,  mbs=1")
     'tp=8 pp=4 mbs=1'
@@ -66,15 +66,15 @@ def in_blanks(text: str) -> str:
 
 
 def plan_fields(pairs: Mapping[Any, Any], place: str, others: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the fields of an execution that pairs of short or full names and values state.
+    """Return the execution fields stated by pairs of short or full names and values.
 
     Args:
         pairs: Values by name.
         place: The argument, for messages.
-        others: Further names that the argument may have, for messages.
+        others: Further allowed names of the argument, for messages.
 
     Raises:
-        SpecError: With every name that is none of an execution.
+        SpecError: With every name that is not an execution field.
 
     Examples:
         >>> plan_fields({"tp": "8", "sp": "on"}, "plan")
@@ -101,19 +101,19 @@ def plan_fields(pairs: Mapping[Any, Any], place: str, others: Sequence[str] = ()
 
 
 def _not_recomputed(name: str, value: Any) -> Problem | None:
-    """Return the problem with what is computed again, if it is neither a published value nor modules."""
+    """Return the problem with a value of activation recomputation: neither a published value nor modules; or None."""
     known = _KNOWN["activation_recompute"].declaration.choices
     text = field_value(name, str(value).strip())
     if text in known:
         return None
     words = [*known, *RECOMPUTED]
     parts = (nearest(one, words) for one in text.split("+") if one not in words)
-    wanted = f"one of {', '.join(words)}, or several of these modules with +"
+    wanted = f"one of {', '.join(words)}, or several of these modules joined by +"
     return Problem(name, wanted, repr(value), next(filter(None, parts), ""))
 
 
 def _value(field: SpecField, name: str, value: Any) -> Any:
-    """Return a value as a file has it; the decoder tells what is none."""
+    """Return a value in the form of files; the decoder reports invalid ones."""
     text = field_value(name, str(value).strip())
     if field.declaration.choices:
         return text
@@ -123,7 +123,7 @@ def _value(field: SpecField, name: str, value: Any) -> Any:
 
 
 def _problem(name: str, value: Any) -> Problem | None:
-    """Return what is wrong with a degree or a number of processors; None if nothing is."""
+    """Return the problem with a degree or a number of processors, or None."""
     field = _KNOWN[name]
     return field.declaration.problem(field.annotation, value, name)
 
@@ -131,18 +131,19 @@ def _problem(name: str, value: Any) -> Problem | None:
 def whole_plan(
     text: str, seq_size: int, usual: Callable[[Mapping[str, Any]], str]
 ) -> dict[str, Any]:
-    """Return a plan in words as an execution of edition ``corrected`` states it, with what it leaves to habit.
+    """Return a plan in pairs as an execution of edition ``corrected``, completed with usual values.
 
-    Beside fields of an execution it may state ``procs``, ``batch``, ``seq``, ``dtype`` and ``preset``, as options of
-    ``calculon plan`` do; what it does not state is as there.
+    In addition to execution fields it may state ``procs``, ``batch``, ``seq``, ``dtype`` and ``preset``, like the
+    options of ``calculon plan``, with the same defaults.
 
     Args:
         text: The plan, such as ``tp=8 pp=4 procs=64``.
-        seq_size: Tokens of the sequences of the model.
-        usual: Return the default preset of an execution (:func:`calculon.declarations.presets.usual_preset`).
+        seq_size: Sequence length of the model in tokens.
+        usual: Function that returns the default preset of an execution
+            (:func:`calculon.declarations.presets.usual_preset`).
 
     Raises:
-        SpecError: With every name that is unknown, and for a value that cannot be understood.
+        SpecError: With every unknown name, and for an invalid value.
 
     Examples:
         >>> whole_plan("tp=8 dp=2 batch=64 seq=4k", 8192, lambda fields: "megatron-lm")
@@ -155,6 +156,7 @@ def whole_plan(
     said = fields_of_words({"dtype": "bf16", **asked, "seq": str(length)}, seq_size, "plan")
     found: dict[str, Any] = {**said, **dict.fromkeys(STATED_DEGREES, 1), **fields}
     if "num_procs" not in found:
+        # Without a processor count, the product of the degrees determines it.
         found.setdefault("data_par", 1)
     degrees = {axis.degree: found.get(axis.degree, 1) for axis in MESH_AXES}
     wrong = [one for name, degree in degrees.items() if (one := _problem(name, degree))]
@@ -167,7 +169,7 @@ def whole_plan(
 
 
 def words_and_pairs(text: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the words of a question in a plan in words, and its other pairs.
+    """Return the question words in a plan in pairs, and its other pairs.
 
     >>> words_and_pairs("tp=8 batch=4M")
     ({'batch': '4M'}, {'tp': '8'})
@@ -177,15 +179,15 @@ def words_and_pairs(text: str) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def fields_of_words(asked: Mapping[str, str], seq_size: int, place: str) -> dict[str, Any]:
-    """Return the fields of an execution that the words of a question say.
+    """Return the execution fields stated by the words of a question.
 
     Args:
         asked: Values by word: some of :data:`ASKED`.
-        seq_size: Tokens of the sequences of the model.
+        seq_size: Sequence length of the model in tokens.
         place: The argument, for messages.
 
     Raises:
-        SpecError: For a value that cannot be understood.
+        SpecError: For an invalid value.
 
     Examples:
         >>> fields_of_words({"batch": "4M", "seq": "4k", "dtype": "bf16"}, 8192, "plan")

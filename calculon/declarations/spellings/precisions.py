@@ -1,4 +1,4 @@
-"""Types of numbers as people write them: ``bf16``, ``half``, ``tf32``, and ``fp8`` as the recipe that it is."""
+"""Parse precisions: ``bf16``, ``half``, ``tf32``, and ``fp8``, which selects a recipe."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,12 +18,12 @@ PRECISIONS: Mapping[str, Mapping[str, str]] = {
     "mxfp8": {"datatype": "bfloat16", "fp8_recipe": "mxfp8"},
     "nvfp4": {"datatype": "bfloat16", "fp8_recipe": "nvfp4"},
 }
-"""Execution fields of each word.
+"""Execution fields of each precision.
 
-``fp8`` is a recipe, as the words after it: products of 8-bit operands, everything else stored in bfloat16, and factors
-from the largest values of earlier steps. Sources: Micikevicius et al., FP8 Formats for Deep Learning
-(arXiv:2209.05433), section 4; NVIDIA Transformer Engine, ``recipe.DelayedScaling``, the recipe of ``fp8_autocast``
-where none is given (Hopper), and of Megatron-LM's ``--fp8-format``.
+``fp8``, like the words after it, is a recipe: products have 8-bit operands, all else is stored in bfloat16, and scales
+come from the largest values of earlier steps. Sources: Micikevicius et al., FP8 Formats for Deep Learning
+(arXiv:2209.05433), section 4; NVIDIA Transformer Engine, ``recipe.DelayedScaling``, the default recipe of
+``fp8_autocast`` (Hopper), and of Megatron-LM's ``--fp8-format``.
 """
 
 _WORDS = {
@@ -42,10 +42,10 @@ _PARTS = ("torch.", "mixed", "amp", "precision", "training", "-", "_", " ", ".")
 
 
 def precision(text: str, name: str = "precision") -> Mapping[str, str]:
-    """Return the execution fields that a word for a precision means.
+    """Return the execution fields of a precision.
 
     Args:
-        text: A word in either case, with or without what frameworks add to it (``bf16-mixed``, ``torch.bfloat16``).
+        text: A precision in either case, with or without additions of frameworks (``bf16-mixed``, ``torch.bfloat16``).
         name: Name of the argument, for messages.
 
     Raises:
@@ -67,7 +67,7 @@ def precision(text: str, name: str = "precision") -> Mapping[str, str]:
 
 
 def precision_word(execution: Mapping[str, Any]) -> str | None:
-    """Return the word for the precision of an execution; None without one.
+    """Return the precision of an execution as a word; None if there is none.
 
     >>> precision_word({"datatype": "bfloat16", "fp8_recipe": "blockwise"})
     'fp8-blockwise'

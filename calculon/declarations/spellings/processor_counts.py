@@ -1,4 +1,4 @@
-"""Processor counts as people write them: ``1k``, ``512,1024``, ``512-2048``, ``512:4096:256``, ``8:4096:x2``."""
+"""Parse processor counts: ``1k``, ``512,1024``, ``512-2048``, ``512:4096:256``, ``8:4096:x2``."""
 
 import re
 
@@ -6,7 +6,7 @@ from calculon.base.errors import Problem, SpecError
 from calculon.declarations.fields import LARGEST_INTEGER, shown
 
 MOST_COUNTS = 100_000
-"""Counts that one text may stand for, so that a slip of the pen does not fill the memory."""
+"""Most counts in one text, so that a typing error does not fill the memory."""
 
 _COUNT = r"\d+(?:_\d+)*(?:\.\d+(?=[kK]))?[kK]?"
 _PART = re.compile(
@@ -23,12 +23,12 @@ def processor_counts(text: str, name: str = "num_procs") -> tuple[int, ...]:
     Args:
         text: Parts separated by commas: a count; ``FIRST-LAST``, which doubles; ``FIRST:LAST:STEP``,
             ``FIRST:LAST:xFACTOR``, or ``FIRST:LAST`` with steps of 1. A ``k`` after a number is 1024, underscores group
-            digits, and blanks may stand around commas. The last count is included when a step meets it.
+            digits, and blanks around commas are allowed. The last count is included if a step meets it.
         name: Name of the field or argument, for messages.
 
     Raises:
-        SpecError: For anything else; for a count below 1 or above 2147483647; for a range that runs backwards or does
-            not move.
+        SpecError: For anything else; for a count below 1 or above 2147483647; for a descending range or a step without
+            effect.
 
     Examples:
         >>> processor_counts("512,1024")
@@ -51,7 +51,7 @@ def processor_counts(text: str, name: str = "num_procs") -> tuple[int, ...]:
 
 
 def is_counts(text: str) -> bool:
-    """Tell whether a text has the form of counts, whatever their values.
+    """Return True if a text has the form of counts, with any values.
 
     >>> is_counts("512, 1k-4k"), is_counts("8:64:x2"), is_counts("h100"), is_counts("")
     (True, True, False, False)
@@ -60,8 +60,9 @@ def is_counts(text: str) -> bool:
 
 
 def _part(part: str, text: str, name: str) -> "range | list[int]":
-    """Return the counts of one part between commas."""
+    """Return the counts of one part of a list separated by commas."""
     match = _PART.fullmatch(part)
+    # In "1,024" the part 024 shows that the comma separates thousands rather than counts.
     grouped = part != text and re.fullmatch(r"0\d\d", part)
     if match is None or grouped or not part.isascii():
         found = shown(text) if part == text else f"{shown(part)} in {shown(text)}"
@@ -86,7 +87,7 @@ def _part(part: str, text: str, name: str) -> "range | list[int]":
 
 
 def _number(text: str, whole: str, name: str) -> int:
-    """Return a count; a step may be 0 here, which says more of what is wrong later."""
+    """Return a count; a step may be 0, since a later check has a better message for it."""
     digits = text.rstrip("kK")
     count = float(digits.replace("_", "")) * 1024 if digits != text else int(digits)
     least = 0 if re.search(rf":x?{re.escape(text)}", whole) else 1
@@ -98,7 +99,7 @@ def _number(text: str, whole: str, name: str) -> int:
 
 
 def _repair(part: str, text: str) -> str:
-    """Say how a list with misplaced blanks, dots or separators of thousands is written."""
+    """Return a hint with the correct notation of a list with misplaced blanks, dots or thousands separators."""
     if re.fullmatch(r"\d{1,3}(\s\d{3})+", text.strip()):
         return f"write {''.join(text.split())}"
     listed = re.sub(r"\s*([:,-])\s*", r"\1", text.strip().replace("..", "-"))
@@ -110,4 +111,4 @@ def _repair(part: str, text: str) -> str:
     machine = re.fullmatch(
         r"(\d+)\s*x?\s*(?i:(gpu|processor|chip|card)s?|[a-z]{1,4}\d.*)", part
     )  # 8xH100
-    return f"the processors alone: {machine[1]}" if machine else ""
+    return f"state only the number of processors: {machine[1]}" if machine else ""
