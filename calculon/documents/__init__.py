@@ -1,4 +1,4 @@
-"""Reports: the page of a result, comparisons, HTML, pictures, and tables of declarations and of the catalog.
+"""Reports: pages of results, comparisons, HTML, charts, and tables of declarations and of the catalog.
 
-They know statistics and plain data, never the model that made them.
+Reports use statistics and plain data only, never the model that computed them.
 """

@@ -1,4 +1,4 @@
-"""The page of a deployment over its batch: times and rates at every doubling, and at the bounds of the batch."""
+"""Page of a deployment by batch: TPOT, throughput and TTFT at every power of two, and at the batch limits."""
 
 from collections.abc import Iterator
 
@@ -17,7 +17,7 @@ CUTS = {
     "tpot": "TPOT limit",
     "ttft": "TTFT limit",
 }
-"""Words for bounds of the batch, in few letters."""
+"""Short labels of the limits of the batch."""
 
 _GROUPS = {
     "memory": ("weights", "cache", "activations"),
@@ -25,11 +25,11 @@ _GROUPS = {
     "net": ("network",),
     "fixed": ("floors", "host"),
 }
-"""Causes of the time of a decode pass that stand together."""
+"""Causes of the decode time that share a column."""
 
 
 def batch_page(curve: ByBatch) -> Document:
-    """Return the page of a deployment over its batch."""
+    """Return the page of a deployment by batch."""
     served = curve.served
     table = Table(tuple(_columns()), [*_rows(curve)])
     return titled(
@@ -42,11 +42,12 @@ def batch_page(curve: ByBatch) -> Document:
 
 
 def _rows(curve: ByBatch) -> Iterator[dict[str, str]]:
-    """Yield a row for each batch that the table shows."""
+    """Yield a row for each batch in the table."""
     columns = {name: column.tolist() for name, column in curve.columns.items()}
     batches = columns["batch"]
     last = int(batches[-1])
     marks = {cut.batch: CUTS[cut.name] for cut in curve.cuts if 1 <= cut.batch <= last}
+    # The curve skips batches, so that each power of two is shown by the nearest computed batch.
     doubled = {2**n for n in range(last.bit_length())}
     places = {min(range(len(batches)), key=lambda i: abs(batches[i] - n)) for n in doubled}
     at = {int(batches[i]): i for i in places}
@@ -65,14 +66,15 @@ def _rows(curve: ByBatch) -> Iterator[dict[str, str]]:
             for group, causes in _GROUPS.items()
         }
         left = 1 - sum(shares.values())
+        # The rest of the time per token goes to prefill of other requests, which interrupts decoding.
         shares["prompts"] = left if left > _ROUNDING else 0.0
         yield row | {name: percent(share) for name, share in shares.items()}
 
 
 _ROUNDING = 1e-9
 _NOTE = (
-    "Shares are of the time per token: decoding is due to memory (weights, caches, activations), arithmetic "
-    "(FLOP), the network (net), and what is fixed (floors of kernels, the host); the rest are prompts of other "
+    "Shares of the time per token: decode time is memory (weights, KV cache, activations), arithmetic "
+    "(FLOP), network (net), and fixed overhead (kernel floors, host); the rest is prefill of other "
     "requests."
 )
 

@@ -1,4 +1,4 @@
-"""Published figures of runs beside those of a predicted one."""
+"""Section on published runs, compared with the prediction."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -13,24 +13,24 @@ from calculon.render.text_tables import Column, Table
 _SHORT = {"about": "", "more than": "> "}
 _HOURS = {"processor_hours": "hours", "step_hours": "hours of steps"}
 _OPEN = {
-    "unknown": "its batch and its degrees are not published",
-    "partly": "its batch and its degrees are published in part",
+    "unknown": "its batch and parallelism degrees are not published",
+    "partly": "its batch and parallelism degrees are only partly published",
 }
-"""What the source of processor-hours leaves open."""
+"""Details missing from the source of processor-hours."""
 
 _ALIKE = 0.05
-"""Relative difference of processor-hours up to which no ratio is told."""
+"""Relative difference of processor-hours up to which no ratio is shown."""
 
 
 def published_section(
     rows: Sequence[Mapping[str, Any]], parts: Sequence[Mapping[str, Any]], digits: Digits
 ) -> Section:
-    """Return a table of published figures, each with ours, then how both differ, and the sources.
+    """Return a table of published figures next to the predicted ones, their differences, and the sources.
 
     Args:
         rows: Result of :func:`calculon.advise.runs.published_comparison.published_comparison`.
         parts: Parts of the predicted run as plain data.
-        digits: Those of the predicted run.
+        digits: Digits of the predicted run.
     """
     columns = (
         Column("run", "run"),
@@ -45,15 +45,15 @@ def published_section(
     differences = (dim(said) for row in rows for said in _differences(row, parts, digits))
     sources = tuple((dim(f"({number})"), dim(source)) for source, number in numbers.items())
     return Section(
-        "Published beside",
+        "Published runs",
         (Table(columns, cells), *differences, Grid(("left", "text"), sources)),
-        "ours for as many tokens (no spares), or processors and hours",
+        "ours: same tokens (no spares), or same processors and hours",
         opened=True,
     )
 
 
 def _source(row: Mapping[str, Any]) -> str:
-    """Return the source of a row, and how far it was read."""
+    """Return the source of a row; marked if it was recalled rather than read."""
     return f"{row['source']}{', recalled' if row['evidence'] == 'recalled' else ''}"
 
 
@@ -87,9 +87,9 @@ def _cells(row: Mapping[str, Any], digits: Digits) -> dict[str, str]:
 def _differences(
     row: Mapping[str, Any], parts: Sequence[Mapping[str, Any]], digits: Digits
 ) -> Iterator[str]:
-    """Say by how much processor-hours differ and what their source leaves open, and which rate is assumed here."""
+    """Yield the ratio of processor-hours, details missing from the source, and a note on the failure rate."""
     if row["assumed_from"]:
-        yield f"{row['run']}: its rate of failures is the one assumed here."
+        yield f"{row['run']}: its failure rate is the one assumed here."
     if row["figure"] not in _HOURS:
         return
     ratio, left_open = row["published"] / row["ours"], _OPEN.get(row["configuration"])
@@ -105,12 +105,14 @@ def _differences(
         said.append(f"{left_open}, ours is the plan above")
     if said:
         yield f"{row['run']}: {'; '.join(said)}."
+    # A run with ramps is slower than its longest part, which explains why ours takes longer.
     more = ramp_days(parts) / sum(one["days"] for one in parts)
     if ratio < 1 - _ALIKE and more > _ALIKE:
         at_rate = digits.rate(row["ours"] * (1 - more))
         yield (
-            f"Parts but the longest run slower, here on all processors; at its rate ours would be {at_rate} hours. "
-            "A run that starts on fewer processors comes nearer to that."
+            f"Ramps run slower than the longest part, here on all processors; at the rate of that part, ours "
+            f"would take {at_rate} hours. "
+            "A run that starts on fewer processors comes closer to that."
         )
 
 

@@ -1,4 +1,4 @@
-"""The page of a whole training run: days, where they go, failures, parts, money, energy, and what was assumed."""
+"""Page of a whole training run: days, goodput, failures, phases, money, energy, and assumptions."""
 
 from collections.abc import Callable, Iterator
 from itertools import groupby
@@ -56,28 +56,28 @@ ANSWER = (
     ("MWh", "mwh", False),
     ("t CO2", "t_co2", False),
 )
-"""Words and name of each figure that decides, and whether it falls with the time of the run."""
+"""Label and name of each headline figure, and whether a longer run lowers it."""
 
 _COUNTED = ("days", "processor_hours", "usd")
-"""Figures that are told with three digits, as limits and parts of them are."""
+"""Figures written with three digits, like their limits and parts."""
 
 _UNKNOWN = {
     "usd": "a price (--price 2.5, US dollars for an hour of a processor)",
     "mwh": "the power of a processor (--set campaign.fleet.tdp=700, in W)",
     "t_co2": "the carbon of its electricity (--carbon france, or in g/kWh)",
 }
-"""What a figure needs, and how to give it."""
+"""Missing input of a figure, and the option that provides it."""
 
-_INTERVAL_OF = "The interval is of the time of a step, not of the rate of failures."
+_INTERVAL_OF = "The interval is for step time, not for the failure rate."
 
 _MOST_PARTS = 8
-"""Parts up to which each has a row."""
+"""Number of parts up to which each has a row."""
 
 _SHORT = 0.02
-"""Share of the time below which a part of many is told together with others."""
+"""Share of the time below which neighbouring parts share a row."""
 
 _HARDLY = 1e-3
-"""Share of the days below which a spread is none."""
+"""Share of the days below which a spread is negligible."""
 
 
 def campaign_page(
@@ -87,19 +87,20 @@ def campaign_page(
 
     Args:
         run: The run.
-        elasticities: Whether the page has the largest elasticities of the run.
-        every: Whether defaults without effect are listed, too.
+        elasticities: Include the largest elasticities of the run.
+        every: List defaults without effect, too.
     """
     return _CampaignPage(run).document(elasticities=elasticities, every=every)
 
 
 class _CampaignPage:
-    """Builds the page of a whole training run."""
+    """Builder of the page of a whole training run."""
 
     def __init__(self, run: "TrainingRun"):
         self.run, self.data, self.figures = run, run.to_dict(), run.figures
         self.main = result_of(run.main.estimate)  # the part that takes the longest
         self.digits = self.main.digits
+        # Parts are better known than their sum, because they share its error.
         self.of_parts = Digits(self.digits.spread / 10)
         self.fields = self.data["question"]["execution"]["fields"]
 
@@ -142,15 +143,16 @@ class _CampaignPage:
         )
 
     def _plan(self, fields: Data) -> str:
-        """Return the words of an execution."""
+        """Return an execution in words."""
         return plan_words(fields, self.run.preset.usual(fields))
 
     def _answer(self) -> Section:
-        """Return the figures that decide, each with the interval of the model, and the limits of the run."""
+        """Return the headline figures with their intervals, and the limits of the run."""
         bounds, days = self.run.days_between, self.data["figures"]["days"]
         interval = self.main.interval
         level = f"{level_text(interval)} interval" if bounds and interval else ""
         rows: list[tuple[Line, ...]] = [("", dim("expected"), dim(level))]
+        # Figures of the run are proportional to its days, so they share its relative interval.
         low, high = (1.0, 1.0) if bounds is None else (end / days for end in bounds)
         short = days < LEAST_DAYS
         for label, name, falls in ANSWER:
@@ -158,9 +160,11 @@ class _CampaignPage:
                 continue
             if short and name == "days":
                 label, value = "hours", 24 * value  # noqa: PLW2901
+            # Rates fall when the run takes longer, which swaps the ends.
             ends = (value / high, value / low) if falls else (value * low, value * high)
             told = (self.digits.rate(end, like=value) for end in ends)
             said = between(*told) if bounds else ""
+            # Edition sc23 has exact figures; otherwise limits and totals need comparable digits.
             three = self.digits.spread and name in _COUNTED
             expected = three_digits(value) if three else self.digits.rate(value)
             rows.append((f"{label}{self._basis(name)}", bold(expected), said))
@@ -173,22 +177,23 @@ class _CampaignPage:
         return Section("", (Grid(("left", "right", "text"), tuple(rows), heads=1), *notes))
 
     def _basis(self, name: str) -> str:
-        """Say what a figure that decides has in it, where that is not plain."""
+        """Return a note on items that a headline figure includes or leaves out; empty for most."""
         if name == "processor_hours" and self.data["nodes"]["spares"]:
             return ", with spares"
         energy = self.data["energy"]
         return ", no PUE" if name in ("mwh", "t_co2") and energy and energy["pue"] is None else ""
 
     def _spread(self, factor: int) -> str:
-        """Say how far failures alone spread the days, or hours where `factor` is 24."""
+        """Return the spread of the days due to failures alone, or of hours if `factor` is 24."""
         ends = (self.data["figures"][f"days_{part}"] * factor for part in ("p10", "p50", "p90"))
         low, middle, high = ends
         unit = "days" if factor == 1 else "hours"
         if high - low < _HARDLY * middle:
             return f"Failures alone hardly spread the {unit} (p10 to p90)."
+        # Digits follow from the spread itself, but at least 0.1 % of the days.
         error = max((high - low) / 2, _HARDLY * middle)
         told = (known(end, error) for end in (middle, low, high))
-        return "By failures alone: {} {unit} at p50, {} to {} from p10 to p90.".format(
+        return "Failures alone: {} {unit} at p50, {} to {} from p10 to p90.".format(
             *told, unit=unit
         )
 
@@ -220,7 +225,7 @@ class _CampaignPage:
         return Section(title, blocks, "without failures", opened=len(parts) > 1)
 
     def _restarts(self) -> Iterator[str]:
-        """Say before which parts the run restarts, and what it runs from there on."""
+        """Yield the parts before which the run restarts, and the plan from there on."""
         above = self._plan(self.fields)
         for number, part in enumerate(self.data["parts"], start=1):
             if part["restarts"]:
@@ -229,7 +234,7 @@ class _CampaignPage:
                 yield f"A restart before part {number}, which runs {runs}."
 
     def _part(self, some: list[Data], total: float) -> dict[str, str]:
-        """Return the cells of a part, or of several that are told together: sums, and from the first to the last."""
+        """Return the cells of a part, or of several parts that share a row: sums and ranges."""
 
         def ends(write: Callable[[Data], str]) -> str:
             told = dict.fromkeys(write(one) for one in (some[0], some[-1]))
@@ -251,28 +256,29 @@ class _CampaignPage:
         }
 
     def _efficiency(self) -> Section:
-        """Return the MFU of steps, and of the hours that are paid."""
+        """Return the MFU of steps, and of paid hours."""
         paid = self.data["figures"]["mfu_effective"]
         hours = self.data["figures"]["processor_hours"]
+        # Paid hours include spares and failures, busy hours only productive steps.
         busy = self.fields["num_procs"] * self.data["figures"]["useful_days"] * 24
         rows = (
             ("MFU of the steps", self.main.mfu, f"{self.main.masking}, of the longest part"),
-            ("all steps", paid * hours / busy, "6 FLOP for each parameter that a token passes"),
-            ("effective MFU", paid, "the same over the hours that are paid"),
+            ("all steps", paid * hours / busy, "6 FLOP per active parameter and token"),
+            ("effective MFU", paid, "the same, over all paid hours"),
         )
         texts = ((label, self.digits.efficiency(mfu), words) for label, mfu, words in rows)
-        return Section("Efficiency", (Facts(tuple(texts)),), "shares of the peak")
+        return Section("Efficiency", (Facts(tuple(texts)),), "of peak")
 
 
 def _groups(parts: list[Data], total: float) -> Iterator[list[Data]]:
-    """Yield parts, those that follow each other and are short together."""
+    """Yield groups of parts: consecutive short parts together, each other part alone."""
     for short, some in groupby(parts, lambda one: bool(one["days"] < _SHORT * total)):
         together = list(some)
         yield from [together] if short else ([one] for one in together)
 
 
 def _limit(one: Data, low: float, high: float) -> Styled:
-    """Say whether a limit is kept, and what the ends of the interval of the figure say, as shares of it."""
+    """Say if a limit is kept, and if an end of the interval (relative to the value) changes that."""
     if one["met"]:
         over = one["value"] * high - one["limit"]
         end = (
@@ -293,7 +299,7 @@ def _limit(one: Data, low: float, high: float) -> Styled:
 
 
 def _loss(expected: Data) -> str:
-    """Say the loss at the end by both laws, and of a run to a loss its tokens by both."""
+    """Return the final loss by both scaling laws; for a run to a target loss, the tokens by both laws."""
     told = (f"{loss:.2f} ({law.capitalize()})" for law, loss in expected["loss"].items())
     said = f"{' or '.join(told)} expected"
     if "tokens" in expected:
@@ -302,12 +308,12 @@ def _loss(expected: Data) -> str:
             for law, count in expected["tokens"].items()
         )
         counts = expected["counts"].capitalize()
-        said += f"; it takes {' or '.join(tokens)} tokens, of which those of {counts} count"
+        said += f"; it takes {' or '.join(tokens)} tokens, {counts} counts"
     return said
 
 
 def _ramp(parts: list[Data]) -> str:
-    """Say what the other parts cost against their share of the tokens."""
+    """Return the cost of the shorter parts compared with their share of the tokens."""
     longest = max(parts, key=lambda one: one["days"])
     tokens, days = (sum(one[key] for one in parts) for key in ("tokens", "days"))
     other_tokens, other_days = tokens - longest["tokens"], days - longest["days"]
@@ -315,7 +321,7 @@ def _ramp(parts: list[Data]) -> str:
     if abs(more) < _HARDLY * days:
         return ""
     return (
-        f"Parts but the longest have {percent(other_tokens / tokens)} of the tokens and "
+        f"Shorter parts have {percent(other_tokens / tokens)} of the tokens and "
         f"{percent(other_days / days)} of the time: {span(abs(more), days)} "
-        f"{'more' if more > 0 else 'less'} than at its rate."
+        f"{'more' if more > 0 else 'less'} than at the rate of the longest."
     )

@@ -1,4 +1,4 @@
-"""Sections of the page of a whole run: where its days go, failures, money, energy, and what was assumed."""
+"""Sections of the page of a whole run: days by use, failures, money, energy, and assumptions."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,10 +12,10 @@ from calculon.render.document import Grid, Section, dim, labelled
 from calculon.render.texts import counted, percent
 
 Data = Mapping[str, Any]
-"""A run as plain data (:meth:`calculon.advise.runs.training_run.TrainingRun.to_dict`)."""
+"""Run as plain data (:meth:`calculon.advise.runs.training_run.TrainingRun.to_dict`)."""
 
 USES = {
-    "useful": ("steps that count", "blue"),
+    "useful": ("productive steps", "blue"),
     "evaluation": ("evaluation", "sky"),
     "saving": ("waiting for checkpoints", "orange"),
     "lost": ("work lost", "vermilion"),
@@ -24,11 +24,11 @@ USES = {
     "repeated": ("steps repeated", "vermilion"),
     "slowed": ("slow nodes", "green"),
 }
-"""Words and colours of what the days of a run go to (:class:`~calculon.declarations.run_figures.DaysByUse`)."""
+"""Labels and colours of the uses of a run's days (:class:`~calculon.declarations.run_figures.DaysByUse`)."""
 
 _ENERGY = {
-    "stepping": "processors in steps",
-    "waiting": "processors that wait",
+    "stepping": "processors, training",
+    "waiting": "processors, waiting",
     "spares": "spares",
     "nodes": "rest of the nodes",
 }
@@ -37,7 +37,7 @@ _DEPENDS = {"usd": "USD"}
 
 
 def uses_section(run: Data) -> Section:
-    """Return the days of a run by their use, the most first."""
+    """Return the days of a run by use, largest first."""
     figures = run["figures"]
     total = figures["days"]
     days = {use: figures[f"{name}_days"] for name, use in USES.items()}
@@ -60,6 +60,7 @@ def failures_section(run: Data, parameters: float) -> Section:
         said = f"{events(failures)} expected, one in {each}"
     rows = {}
     if failures:
+        # Per failure, not in total: users compare these with their own logs.
         restart, lost = (
             interval_words(figures[f"{name}_days"] * DAY / failures) for name in ("restart", "lost")
         )
@@ -67,13 +68,13 @@ def failures_section(run: Data, parameters: float) -> Section:
     size = figures["checkpoint_size"]
     each_size, pause = size / parameters, interval_words(figures["checkpoint_time"])
     rows["checkpoints"] = (
-        f"{scaled(size, 'B', digits=1)}, {each_size:.3g} B for each parameter; steps wait {pause} for one{_save(run)}"
+        f"{scaled(size, 'B', digits=1)}, {each_size:.3g} B per parameter; each blocks training for {pause}{_save(run)}"
     )
     rows["every"] = _interval(run)
     nodes = run["nodes"]
-    why = "as stated" if nodes["spares_stated"] else "which makes the paid time the least"
+    why = "as stated" if nodes["spares_stated"] else "which minimizes paid time"
     rows["spares"] = (
-        f"{counted(nodes['spares'], 'node')} beside the {nodes['job']:,} of {nodes['processors']}, {why}; "
+        f"{counted(nodes['spares'], 'node')} in addition to {nodes['job']:,} of {nodes['processors']}, {why}; "
         f"{events(nodes['in_repair'])} in repair on average, at most {nodes['spares_enough']:,} for 99.9 % of the time"
     )
     warnings = map(dim, run["warnings"])
@@ -81,22 +82,23 @@ def failures_section(run: Data, parameters: float) -> Section:
 
 
 def _save(run: Data) -> str:
-    """Say how fast the storage of all nodes is, and what else stops the steps while they wait for it."""
-    rate = f"; storage takes {significant(run['checkpoint']['storage_bandwidth'] / GIGA, 3)} GB/s of all nodes"
+    """Return the storage bandwidth of all nodes, and the pause that an asynchronous save also needs."""
+    rate = f"; storage writes {significant(run['checkpoint']['storage_bandwidth'] / GIGA, 3)} GB/s in total"
     stated = run["question"]["campaign"].get("checkpoints") or {}
     pause = next((one for one in run["assumed"] if one["field"] == "checkpoints.pause"), None)
     if stated.get("mode") != "sync" or pause is None:
         return rate
-    return f"{rate}; {_value(pause)} of the wait are of an asynchronous save, kept here (checkpoints.pause)"
+    return f"{rate}; {_value(pause)} of it is the pause of an asynchronous save, assumed here (checkpoints.pause)"
 
 
 def _interval(run: Data) -> str:
-    """Say how far apart checkpoints are, and why."""
+    """Return the checkpoint interval and its reason."""
     figures, chosen = run["figures"], run["checkpoint"]
     interval = figures["checkpoint_interval"]
     if interval is None:
         return "never: nothing fails"
     steps = sum(one["steps"] for one in run["parts"])
+    # By the mean time of a step over all phases.
     each = round(interval / (figures["useful_days"] * DAY / steps))
     said = f"{interval_words(interval)} of steps ({counted(max(1, each), 'step')})"
     if (between := chosen["memory_interval"]) is not None:
@@ -104,7 +106,7 @@ def _interval(run: Data) -> str:
     if chosen["reason"] == "stated":
         best = chosen["best_interval"]
         better = "none at all" if best is None else interval_words(best)
-        return f"{said}, as stated; {better} makes the run shortest"
+        return f"{said}, as stated; {better} gives the shortest run"
     if chosen["reason"] == "storage":
         rate, needed = (
             f"{chosen[name] / GIGA:,.3g} GB/s"
@@ -112,20 +114,20 @@ def _interval(run: Data) -> str:
         )
         return f"{said}: storage of {rate} limits it, {needed} would not"
     return f"{said}: " + (
-        "the run ends before another" if chosen["reason"] == "run" else "the run is shortest"
+        "the run ends before another" if chosen["reason"] == "run" else "gives the shortest run"
     )
 
 
 def money_section(money: Data, digits: Digits) -> Section:
-    """Return the dollars of a run by their use, and the source of the price."""
+    """Return the dollars of a run by use, and the source of the price."""
     price = money["price"]
     of = (price["kind"].replace("_", " "), price["source"], price["date"])
     told = ", ".join(one for one in of if one)
-    remark = f"{price['usd']:,.2f} USD for an hour of a processor"
+    remark = f"{price['usd']:,.2f} USD per processor-hour"
     parts = {
-        "processors, spares too": money["processors"],
+        "processors, with spares": money["processors"],
         "checkpoints kept": money["storage"],
-        "experiments, beside the run": money["experiments"],
+        "experiments, in addition": money["experiments"],
     }
     rows = [(label, f"{digits.rate(value)} USD", "") for label, value in parts.items() if value]
     if not money["storage"]:
@@ -133,19 +135,19 @@ def money_section(money: Data, digits: Digits) -> Section:
     if money["experiments"]:
         rows.append(("together", f"{digits.rate(money['total'])} USD", ""))
     if (hours := money["reserved_from_hours"]) is not None:
-        rows.append(("reserved is cheaper", f"{hours:,.0f} h", "a year of use, and more"))
+        rows.append(("reserved is cheaper", f"{hours:,.0f} h", "or more of use per year"))
     return _amounts("Money", remark, f"Price: {told}.", rows)
 
 
 def _amounts(title: str, remark: str, basis: str, rows: Sequence[tuple[str, str, str]]) -> Section:
-    """Return amounts with remarks below a note on their basis."""
+    """Return amounts with remarks, below a note on their basis."""
     return Section(title, (dim(basis), Grid(("left", "right", "text"), tuple(rows))), remark)
 
 
 def energy_section(energy: Data, digits: Digits) -> Section:
     """Return the energy of a run by consumer, and by the convention of model cards."""
     power = energy["power"]
-    kind = "an estimate" if power["estimate"] else "by measured power"
+    kind = "an estimate" if power["estimate"] else "from measured power"
     remark = f"{kind}, TDP {power['tdp']:,.0f} W"
     rows = [
         (words, f"{digits.rate(energy[name])} MWh", "")
@@ -155,7 +157,7 @@ def energy_section(energy: Data, digits: Digits) -> Section:
     pue, facility = energy["pue"], energy["facility"]
     said = "without a PUE: --pue 1.2" if pue is None else f"PUE {pue:g}"
     rows.append(("data centre", f"{digits.rate(facility)} MWh" if facility else "-", said))
-    card = "TDP x hours, as model cards have it, beside"
+    card = "TDP x hours, the convention of model cards"
     rows.append(("model card", f"{digits.rate(energy['model_card'])} MWh", card))
     if (carbon := energy["carbon"]) is not None:
         of = ", ".join(carbon[key] for key in ("name", "source", "date") if carbon[key])
@@ -168,8 +170,8 @@ def energy_section(energy: Data, digits: Digits) -> Section:
 
 
 def elasticities_section(largest: Mapping[str, Sequence[Data]]) -> Section:
-    """Return the largest elasticities of figures of a run, by the name of the figure."""
-    remark = "change with each percent of a figure; more: calculon sensitivity"
+    """Return the largest elasticities of a run's figures, by figure."""
+    remark = "change per percent; more: calculon sensitivity"
     texts = {
         _DEPENDS.get(name, name): ", ".join(
             f"{row['path']} {row['elasticity']:+.2f} %" for row in rows
@@ -180,11 +182,11 @@ def elasticities_section(largest: Mapping[str, Sequence[Data]]) -> Section:
 
 
 def assumed_section(rows: Sequence[Data], *, every: bool) -> Section:
-    """List the defaults that nobody stated, with their sources; `every` also those without effect."""
+    """List defaults, with their sources; `every` also those without effect."""
     shown = [one for one in rows if every or one["counts"]]
     left = len(rows) - len(shown)
     more = [dim(f"{counted(left, 'more default')} without effect here (-v).")] if left else []
-    remark = "defaults that nobody stated; --set campaign.FIELD=VALUE"
+    remark = "defaults; change with --set campaign.FIELD=VALUE"
     return Section("Assumed", (defaults_table(shown, _value), *more), remark)
 
 

@@ -1,4 +1,4 @@
-"""Rows of the catalog's tables that are asked for: by name, by family, and by a condition on their columns."""
+"""Selection of catalog rows: by name, by family, and by a condition on columns."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -10,7 +10,7 @@ from calculon.render.text_tables import Table
 
 
 def chosen(table: Table, words: Sequence[str]) -> Table:
-    """Return the rows whose name has one of some words in it, in either case; without words all."""
+    """Return the rows whose name contains one of some words, ignoring case; all rows if there are no words."""
     rows = [
         row
         for row in table.rows
@@ -22,12 +22,12 @@ def chosen(table: Table, words: Sequence[str]) -> Table:
 def filtered(
     tables: Mapping[str, Table], family: str | None, where: str | None, option: str = ""
 ) -> dict[str, Table]:
-    """Return the tables with the rows of a family that meet a condition; those without such columns are left out.
+    """Return the tables with the rows of a family that meet a condition; drop tables that lack its columns.
 
-    `option` is what messages have before the names of arguments.
+    `option` is the prefix of argument names in messages.
 
     Raises:
-        SpecError: For a family that is none, a text that is no condition, and names that no table has.
+        SpecError: For an unknown family, an invalid condition, and names that no table has.
     """
     chosen = dict(tables)
     if family:
@@ -47,6 +47,7 @@ def filtered(
                 if known
                 else "models and systems have families"
             )
+            # A family that matches nothing is a typing error: an empty list would hide it.
             raise SpecError(
                 f"{option}family",
                 Problem("", "a family, or a part of its name", repr(family), hint),
@@ -58,7 +59,7 @@ def filtered(
 
 
 def _meeting(tables: Mapping[str, Table], where: str, option: str) -> dict[str, Table]:
-    """Return the tables that have all names of a condition, with the rows that meet it."""
+    """Return the tables that have all columns of a condition, with the rows that meet it."""
     wanted = "a condition on columns, such as 'memory >= 100'"
     try:
         condition = Expression.parse(where)
@@ -76,7 +77,7 @@ def _meeting(tables: Mapping[str, Table], where: str, option: str) -> dict[str, 
         try:
             return bool(condition.value(row.__getitem__))
         except (TypeError, ValueError, ArithmeticError):
-            problem = Problem("", wanted, "values that do not go together")
+            problem = Problem("", wanted, "values of incompatible types")
             raise SpecError(f"{option}where", problem) from None
 
     return {name: replace(tables[name], rows=[*filter(meets, tables[name].rows)]) for name in able}

@@ -1,4 +1,4 @@
-"""The lists of ``calculon catalog``: what tells models, systems, executions, presets and studies apart."""
+"""Lists of ``calculon catalog``: models, systems, executions, presets and studies with their main properties."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -26,7 +26,7 @@ from calculon.serving.records.read_records import read_deployment, read_workload
 
 
 def _models() -> Table:
-    """List the models: parameters and shape; every other field, family and aliases for programs."""
+    """Return the models: parameters and shape; for programs also all other fields, family and aliases."""
     shapes = {name: model(name) for name in catalog.names("model")}
     shown = {
         "hidden": "hidden",
@@ -52,7 +52,7 @@ def _models() -> Table:
 
 
 def model_family(name: str) -> str:
-    """Return the family of a model: the word that its name begins with.
+    """Return the family of a model: the first word of its name.
 
     >>> model_family("llama3.1-405B"), model_family("qwen2.5-7B")
     ('llama', 'qwen')
@@ -61,12 +61,12 @@ def model_family(name: str) -> str:
 
 
 def aliases(kind: str, name: str) -> list[str]:
-    """Return what a file of the catalog is called beside its name."""
+    """Return the aliases of a file of the catalog."""
     return [*catalog_words.aliases(catalog.names(kind)[name])]
 
 
 def _systems() -> Table:
-    """List the systems: peak rates, memory and networks; for programs also rates of each type and every network."""
+    """Return the systems: peak rates, memory and networks; for programs also rates by type and all networks."""
     documents = {name: catalog.load("system", name)[1] for name in catalog.names("system")}
     return Table(
         (
@@ -92,7 +92,7 @@ def _systems() -> Table:
 
 
 def _system_row(name: str, document: object) -> dict[str, Any]:
-    """Return the figures of a system: rates in TFLOP/s, memories in GiB, links in GB/s and direction."""
+    """Return the figures of a system: rates in TFLOP/s, memories in GiB, links in GB/s per direction."""
     machine = system(document if isinstance(document, Mapping) else name)
     matrix = {d: e.peak / TERA for d, e in machine.matrix.items()}
     first, *others = machine.networks
@@ -123,13 +123,13 @@ def _system_row(name: str, document: object) -> dict[str, Any]:
 
 
 def family_of(document: object) -> str:
-    """Return the family that a system states, such as ``NVIDIA Hopper``; empty for those of the published tool."""
+    """Return the family that a system states, such as ``NVIDIA Hopper``; empty for systems of the published tool."""
     about = document.get("about") if isinstance(document, Mapping) else None
     return str(about.get("family", "")) if isinstance(about, Mapping) else ""
 
 
 def _listed(records: Mapping[str, Any], *columns: tuple[Column, Callable[[Any], Any]]) -> Table:
-    """Return a row for each record: its name, and the value of each column."""
+    """Return a row for each record: its name, and the values of the columns."""
     rows = [
         {"name": name, **{column.key: value(one) for column, value in columns}}
         for name, one in records.items()
@@ -138,7 +138,7 @@ def _listed(records: Mapping[str, Any], *columns: tuple[Column, Callable[[Any], 
 
 
 def _members(titles: Mapping[str, str], **look: Any) -> list[tuple[Column, Callable[[Any], Any]]]:
-    """Return columns of members of the records, with their titles and other properties."""
+    """Return columns for members of the records, with titles and other properties."""
     return [(Column(key, title, **look), attrgetter(key)) for key, title in titles.items()]
 
 
@@ -151,7 +151,7 @@ ABOUT = (Column("about", "about", fold=True), lambda one: _about(one.document))
 
 
 def _executions() -> Table:
-    """List the executions: split, batch and mode."""
+    """Return the executions: split, batch and mode."""
     numbers = {
         "num_procs": "procs",
         **{axis.degree: axis.name.upper() for axis in PUBLISHED_AXES},
@@ -165,19 +165,19 @@ def _executions() -> Table:
 
 
 def _presets() -> Table:
-    """List the presets: framework, version, and what each describes."""
-    titles = {"framework": "framework", "version": "version", "title": "what it is"}
+    """Return the presets: framework, version, and description."""
+    titles = {"framework": "framework", "version": "version", "title": "description"}
     return _listed({name: find_preset(name) for name in PRESETS}, *_members(titles, fold=True))
 
 
 def _studies() -> Table:
-    """List the studies: what each is about."""
+    """Return the studies with their descriptions."""
     documents = {name: read_document(str(path)) for name, path in catalog.names("study").items()}
     return _listed(documents, (Column("about", "about"), _about))
 
 
 def _campaigns() -> Table:
-    """List the campaigns: tokens, ramps, and what each is."""
+    """Return the campaigns: tokens, ramps, and descriptions."""
 
     def length(one: Campaign) -> str:
         stated = (one.document[key] for key in ("tokens", "loss", "steps") if key in one.document)
@@ -196,7 +196,7 @@ def _campaigns() -> Table:
 
 
 def _deployments() -> Table:
-    """List the deployments: replicas, split, types, and what each is."""
+    """Return the deployments: replicas, split, types, and descriptions."""
     split = {key: key for key in ("replicas", "tensor_par", "pipeline_par")}
     return _listed(
         {name: read_deployment(name) for name in catalog.names("deployment")},
@@ -209,7 +209,7 @@ def _deployments() -> Table:
 
 
 def _workloads() -> Table:
-    """List the workloads: lengths, load, and what each is."""
+    """Return the workloads: lengths, load, and descriptions."""
 
     def load(one: Workload) -> str:
         known = {"rate": f"{one.rate} requests/s", "users": f"{one.users} users"}
@@ -237,7 +237,7 @@ SINGULAR = dict(zip(TABLES, catalog.FOLDERS, strict=True))
 
 
 def _stated(number: int) -> str:
-    """Write a number that is 0 where nothing was stated."""
+    """Write a number; empty if it is 0, the default."""
     return f"{number:,}" if number else ""
 
 
@@ -258,7 +258,7 @@ def _networks(networks: list[dict[str, Any]]) -> str:
 
 
 def rate(value: float) -> str:
-    """Write a figure of a data sheet; nothing for 0.
+    """Write a data sheet figure; empty for 0.
 
     >>> rate(1979), rate(83.55), rate(0)
     ('1,979', '83.5', '')

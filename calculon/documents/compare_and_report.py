@@ -1,4 +1,4 @@
-"""Results side by side, and on one page to send, from Python."""
+"""Comparisons of results, and HTML reports, from Python."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -28,19 +28,19 @@ def compare(*results: Served, **named: Served) -> ServedComparison: ...
 @overload
 def compare(*results: Given, **named: Given) -> Comparison: ...
 def compare(*results: Given | Served, **named: Given | Served) -> Comparison | ServedComparison:
-    """Set results side by side, as ``calculon compare`` does; the others are compared with the first.
+    """Compare results, as ``calculon compare`` does; the first result is the reference.
 
     Args:
-        results, named: Estimates, searches (the best of each) and answers (one's own plan and the best), with names or
-            without: ``compare(today=estimate(...), best=search(...))``; or deployments that serve a model.
+        results, named: Estimates, searches (their best execution) and plan results (user's plan and best), named
+            or not: ``compare(today=estimate(...), best=search(...))``; or deployments that serve a model.
 
     Returns:
-        The inputs that differ, the parts of time and memory, the largest difference first, and all statistics; whether
-        measured runs confirm the order of times. Of deployments their figures, passes and memory.
+        The inputs that differ, the parts of time and memory, largest difference first, all statistics, and the
+        confidence in the order of times; for deployments their figures, passes and memory.
 
     Raises:
-        SpecError: For fewer than two results, and for anything else.
-        Infeasible: For a search and an answer that found nothing.
+        SpecError: For fewer than two results, and for other objects.
+        Infeasible: If a search or a plan result found nothing.
 
     Examples:
         >>> from calculon import compare, estimate
@@ -58,11 +58,11 @@ def compare(*results: Given | Served, **named: Given | Served) -> Comparison | S
 
 
 def _deployments(call: str, given: Sequence[Any], named: Mapping[str, Any]) -> list[ServedResult]:
-    """Return deployments with the names that they have; SpecError where something else is among them."""
+    """Return deployments with their names; raise SpecError for other objects."""
     pairs = [*(("", one) for one in given), *named.items()]
     for label, one in pairs:
         if not isinstance(one, Served):
-            wanted = "a Served, as the others are"
+            wanted = "a Served, like the others"
             raise SpecError(call, Problem(label, wanted, inputs.kind(one)))
     return [served_result(label, one) for label, one in pairs]
 
@@ -73,17 +73,17 @@ def report(
     *,
     campaign: CampaignSource | None = None,
 ) -> None:
-    """Write results as one HTML page to send to a colleague, as ``calculon report`` does.
+    """Write results as a self-contained HTML page, as ``calculon report`` does.
 
     Args:
-        results: What to report, a mapping with names; the page of a search lists its executions. Deployments (Served)
-            have a page of their own.
-        path: Where: ``NAME.html``.
-        campaign: Adds the whole training run of each result: ``{"tokens": "15T"}``.
+        results: Results, or a mapping of names to results; the page of a search lists its executions. Deployments
+            (Served) have a page of their own kind.
+        path: File to write: ``NAME.html``.
+        campaign: Add the whole training run of each result: ``{"tokens": "15T"}``.
 
     Raises:
-        SpecError: For another kind of file, for one that cannot be written, and without results.
-        Infeasible: For a search and an answer that found nothing.
+        SpecError: For another file type, for a file that cannot be written, and without results.
+        Infeasible: If a search or a plan result found nothing.
     """
     place = os.fspath(path)
     check_output(place, PAGES)
@@ -95,8 +95,8 @@ def report(
         raise SpecError("report", Problem("results", "results to report", "none"))
     if any(isinstance(one, Served) for one in (*unnamed, *named.values())):
         if campaign is not None:
-            found = "deployments, which serve"
-            raise SpecError("report", Problem("campaign", "results that are trained", found))
+            found = "deployments, which are not trained"
+            raise SpecError("report", Problem("campaign", "results of training", found))
         text, _ = served_report_text(served_named(_deployments("report", unnamed, named)))
         write_page(text, place)
         return

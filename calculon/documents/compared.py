@@ -1,4 +1,4 @@
-"""Results side by side, each with a name of its own."""
+"""Comparison of named results."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 def compared(results: Sequence[Result], dialect: str = "") -> "Comparison":
-    """Set results side by side; the others are compared with the first.
+    """Compare results with the first.
 
     Args:
         results: The results.
-        dialect: Launcher in whose settings the differences are told; by default that of the first launch file.
+        dialect: Launcher in whose settings differences are expressed; by default the launcher of the first launch file.
 
     Raises:
-        SpecError: For fewer than two of them, for more than there are letters, and as :func:`settings_changes`.
+        SpecError: For fewer than two results, for more results than letters, and as :func:`settings_changes`.
     """
     from calculon.documents.comparison import MOST, Comparison
 
@@ -36,9 +36,9 @@ def compared(results: Sequence[Result], dialect: str = "") -> "Comparison":
 
 
 def orders_of(results: Sequence[Result]) -> dict[int, dict[str, Any]]:
-    """Return by the number of a result how sure it is that the first one is faster, where their times err alike.
+    """Return, by the number of a result, the confidence that the first is faster, if their times share their errors.
 
-    They do for one model on one system, under one preset. Nothing of results without intervals.
+    Times share errors for one model on one system under one preset. Results without intervals are left out.
     """
     from calculon.documents.comparison import machine
 
@@ -54,6 +54,7 @@ def orders_of(results: Sequence[Result]) -> dict[int, dict[str, Any]]:
     from calculon.plan.plan import Plan
 
     several = [first, *(results[i] for i in alike)]
+    # Estimates can compare their exact parts; results from files only have statistics.
     known = [one.estimate for one in several if isinstance(one, Estimated)]
     if len(known) == len(several):
         plans = Plan.from_records([one.execution for one in known])
@@ -65,14 +66,14 @@ def orders_of(results: Sequence[Result]) -> dict[int, dict[str, Any]]:
 
 
 def labelled(found: Sequence[Result], *, several_editions: bool = False) -> list[Result]:
-    """Give each result a name: its own, else those of its parts that tell it from the others without one.
+    """Give each result a name: its own label, or else the parts that distinguish it from other unlabelled results.
 
     Args:
         found: The results.
-        several_editions: Whether the last part of each is its edition, because each was asked for in several.
+        several_editions: The last part of each is its edition, because each was requested in several editions.
     """
     unnamed = [one.parts for one in found if not one.label]
-    mixed = len(unnamed) < len(found)  # where some have a name, an edition alone tells too little
+    mixed = len(unnamed) < len(found)  # next to labelled results, an edition alone is unclear
     shared = set() if several_editions and mixed else _shared(unnamed)
     named = []
     for one in found:
@@ -82,7 +83,7 @@ def labelled(found: Sequence[Result], *, several_editions: bool = False) -> list
 
 
 def _shared(names: Sequence[tuple[str, ...]]) -> set[int]:
-    """Return the positions of the parts that all names have in common."""
+    """Return the positions of parts that all names have in common."""
     if len(names) < 2 or len(set(map(len, names))) > 1:
         return set()
     return {i for i, parts in enumerate(zip(*names, strict=True)) if len(set(parts)) == 1}

@@ -1,4 +1,4 @@
-"""Results side by side: the inputs that differ, and the parts of time and memory that make the difference."""
+"""Comparison of results: the inputs that differ, and the parts of time and memory that cause the difference."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure as InteractiveFigure
 
 MOST = len(ascii_uppercase)
-"""Results that have a letter each."""
+"""Maximum number of compared results, each with a letter."""
 
 SECONDS, _BYTES = Unit("s"), Unit("B", binary=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One quantity of every result; differences and ratios are against the first.
+    """One quantity of every result; differences and ratios are relative to the first result.
 
     Attributes:
-        name, help: The statistic or the part, and its meaning.
-        unit: Of the values.
-        values: One per result; None is a value that a result does not have.
+        name, help: The statistic or part, and its meaning.
+        unit: Unit of the values.
+        values: One per result; None if a result lacks it.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Line:
 
     @property
     def differs(self) -> bool:
-        """Whether some value is not that of the first result."""
+        """True if some value differs from the first result's."""
         return any(value != self.values[0] for value in self.values[1:])
 
     @property
@@ -60,10 +60,11 @@ class Line:
 
     @property
     def ratios(self) -> list[float | None]:
-        """Each value but the first, over the first; None where that is 0."""
+        """Each value but the first, divided by the first; None if the first is 0."""
         return self._against(truediv) if self.values[0] else [None] * (len(self.values) - 1)
 
     def _against(self, operation: Callable[[float, float], float]) -> list[float | None]:
+        # NaN propagates through the operation, unlike None; it becomes None again for JSON.
         first, *others = (math.nan if value is None else value for value in self.values)
         found = (operation(value, first) for value in others)
         return [None if math.isnan(value) else value for value in found]
@@ -74,7 +75,7 @@ class Line:
         return max((abs(value) for value in self.differences if value is not None), default=0.0)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data."""
+        """Return a JSON-serializable dict."""
         return {
             "name": self.name,
             "unit": self.unit.symbol,
@@ -86,7 +87,7 @@ class Line:
 
 
 class SideBySide(Tabular):
-    """Results side by side, each with a letter."""
+    """Compared results, each with a letter."""
 
     results: Sequence[Any]
 
@@ -101,11 +102,11 @@ class SideBySide(Tabular):
         return [one.label for one in self.results]
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return a row for each value that has a reference: its table, its name, and both values."""
+        """Return a row for each value that has a reference (the first result's), with its table and its name."""
         raise NotImplementedError
 
     def values(self) -> Table:
-        """Return a row for each value that has a reference, for CSV."""
+        """Return a row for each value that is compared with the first result's, for CSV."""
         rows = self.rows()
         return Table(tuple(Column(name) for name in rows[0]), rows)
 
@@ -129,16 +130,16 @@ class SideBySide(Tabular):
                 }
 
     def _edition(self, name: str, one: Any) -> dict[str, str]:
-        """Return the edition of a result under a name, of results that have editions."""
+        """Return a result's edition as a column of this name; empty for results without editions."""
         return {}
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {', '.join(self.names)}>"
 
     def table(self) -> dict[str, list[Any]]:
-        """Return a row for each value that has a reference: the columns of ``--format csv``.
+        """Return a row for each value that is compared with the first result's: the columns of ``--format csv``.
 
-        ``table`` and ``name`` say which quantity it is, ``result`` and ``edition`` of which result. ``value``,
+        ``table`` and ``name`` identify the quantity, ``result`` and ``edition`` the result. ``value``,
         ``reference`` (the first result, of ``reference_edition``) and their ``difference`` are in the ``unit``;
         ``ratio`` is value / reference.
         """
@@ -147,16 +148,16 @@ class SideBySide(Tabular):
 
 @dataclass(frozen=True)
 class Comparison(SideBySide):
-    """Two or more results; the others are compared with the first.
+    """Two or more results, compared with the first.
 
     Attributes:
         results: The results.
-        orders: By the number of a result, how sure it is that the first is faster, as plain data
-            (:class:`~calculon.estimate.comparison_confidence.Order`): of results whose times err alike.
-        waterfalls: By the number of a result, the changes from the first to it as plain data
-            (:class:`calculon.Waterfall`), where both are plans of one model on one system.
-        launched: The number of the result whose settings `settings` changes: of a launch file, or the first.
-        settings: By the number of a result, what to change in these settings to run it, as plain data
+        orders: For the number of a result, the confidence that the first is faster, as plain data
+            (:class:`~calculon.estimate.comparison_confidence.Order`); for results whose times share their errors.
+        waterfalls: For the number of a result, the changes from the first to it as plain data
+            (:class:`calculon.Waterfall`), if both are plans of one model on one system.
+        launched: Number of the result whose settings `settings` changes: the result of a launch file, or the first.
+        settings: For the number of a result, the changes to these settings that run it, as plain data
             (:meth:`calculon.launch.difference.Difference.to_dict`).
     """
 
@@ -166,11 +167,11 @@ class Comparison(SideBySide):
     launched: int = 0
     settings: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
 
-    __repr__ = SideBySide.__repr__  # dataclasses have one of their own
+    __repr__ = SideBySide.__repr__  # else the dataclass decorator would add its own
 
     @property
     def headings(self) -> list[str]:
-        """The heading of the values of each result: its letter, and its edition where they differ."""
+        """Column headings of the results: the letter, and the edition if editions differ."""
         editions = [result.edition for result in self.results]
         if len(set(editions)) == 1:
             return list(self.letters)
@@ -180,7 +181,7 @@ class Comparison(SideBySide):
 
     @property
     def names(self) -> list[str]:
-        """The name of each result: its label, and its edition unless all are of the published one."""
+        """Names of the results: the label, and the edition unless all are of the published one."""
         if all(result.edition == PUBLISHED for result in self.results):
             return [result.label for result in self.results]
         editions = [f"edition {result.edition}" for result in self.results]
@@ -191,7 +192,8 @@ class Comparison(SideBySide):
 
     @cached_property
     def inputs(self) -> list[tuple[str, list[Any]]]:
-        """The inputs that differ: model and system, then fields of the execution; None is not known."""
+        """Inputs that differ: model and system, then fields of the execution; None if unknown."""
+        # Model and system come first, because they explain most differences.
         rows: list[tuple[str, list[Any]]] = [
             ("model", [r.inputs.name if r.inputs else None for r in self.results]),
             ("system", [r.inputs.machine.name if r.inputs else None for r in self.results]),
@@ -201,11 +203,12 @@ class Comparison(SideBySide):
             (name, [(r.execution or {}).get(name) for r in self.results])
             for name in (known[0] if known else ())
         ]
+        # Compared as text because values may be lists, which are not hashable.
         return [(name, values) for name, values in rows if len(set(map(str, values))) > 1]
 
     @cached_property
     def statistics(self) -> list[Line]:
-        """Every statistic that some result has, in published order."""
+        """All statistics that any result has, in published order."""
         return [
             Line(c.name, c.help, c.unit, tuple(r.stats.get(c.name) for r in self.results))
             for c in columns(CorrectedStats)
@@ -214,17 +217,17 @@ class Comparison(SideBySide):
 
     @property
     def mfu(self) -> Array:
-        """Model FLOP utilisation of each result as a share of 1, as on its page; not-a-number in edition ``sc23``."""
+        """Model FLOP utilization (MFU) of each result as a fraction, as on its page; NaN in edition ``sc23``."""
         return np.array([result.mfu or math.nan for result in self.results])
 
     @property
     def equal(self) -> list[Line]:
-        """The statistics that are the same in all results."""
+        """Statistics that are the same in all results."""
         return [line for line in self.statistics if not line.differs]
 
     @cached_property
     def time(self) -> list[Line]:
-        """The parts of the iteration time, those with the largest differences first."""
+        """Parts of the iteration time, largest difference first."""
         parts = [result.times() for result in self.results]
         return ranked(
             Line(PARTS[name][0], name, SECONDS, tuple(one[name] for one in parts))
@@ -232,7 +235,7 @@ class Comparison(SideBySide):
         )
 
     def memory(self, tier: int) -> list[Line]:
-        """Return the memory of a tier (0 or 1) by kind, the largest differences first."""
+        """Return the memory of a tier (0 or 1) by kind, largest difference first."""
         found = [result.memory()[tier] for result in self.results]
         names = dict.fromkeys(name for one in found for name in one)
         return ranked(
@@ -241,30 +244,31 @@ class Comparison(SideBySide):
 
     @property
     def told_apart(self) -> list[bool | None]:
-        """Whether each result but the first is surely faster or slower than that; None where nothing tells."""
+        """True for each result but the first if its order relative to the first is certain; None if unknown."""
         numbers = range(1, len(self.results))
         return [self.orders[i]["told_apart"] if i in self.orders else None for i in numbers]
 
     def are_same(self, number: int) -> bool:
-        """Whether a result is of the same execution, model, system and edition as the first."""
+        """Return True if a result has the same execution, model, system and edition as the first."""
         first, other = self.results[0], self.results[number]
         known = first.inputs is not None and first.execution is not None
         same = first.execution == other.execution and machine(first) == machine(other)
         return known and same and first.stats == other.stats
 
     def longer(self, one: int, other: int) -> float:
-        """Return by what share of the time of a sample of one result another takes longer."""
+        """Return the relative excess of the time per sample of one result over another's."""
+        # Samples rather than steps, because batches may differ.
         rates = [self.results[i].value("sample_rate") for i in (one, other)]
         return rates[0] / rates[1] - 1
 
     def margin(self, one: int, other: int) -> float | None:
-        """Return by what share the times of two results have to differ to be sure; known beside the first alone."""
+        """Return the relative difference from which the order of a result and the first is certain; None if unknown."""
         order = self.orders.get(max(one, other)) if 0 in (one, other) else None
         return None if order is None else float(order["margin"])
 
     @property
     def sureness(self) -> Iterator[str]:
-        """The intervals of the times, which results are distinguishable, and notes on machines, each in a sentence."""
+        """Sentences on the intervals of the times, the certainty of each order, and notes on machines."""
         pairs = zip(self.letters, self.results, strict=True)
         ends = [f"{letter} {one.ends}" for letter, one in pairs if one.interval]
         if ends:
@@ -275,18 +279,19 @@ class Comparison(SideBySide):
                 continue
             if (order := self.orders.get(i)) is None:
                 continue
+            # Symmetric: the longer of both over the shorter.
             ratio = 1 + order["longer"]
             by = percent(max(ratio, 1 / ratio) - 1)
             both = "" if order["told_apart"] else f"A and {letter} are "
             yield (
-                f"{both}{order_in_words(order, 'A', letter)}: they differ by {by} a sample; "
-                f"measured runs of plans so unlike confirm an order from {percent(order['margin'])} on"
+                f"{both}{order_in_words(order, 'A', letter)}: they differ by {by} per sample; "
+                f"in measured runs, the order of plans this different is certain from {percent(order['margin'])} on"
             )
         machines = ((one.question or {}).get("system", {}) for one in self.results)
         yield from lettered_notes(self.letters, machines)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain data."""
+        """Return a JSON-serializable dict."""
         return {
             "results": [
                 {
@@ -320,13 +325,13 @@ class Comparison(SideBySide):
     def plot(self, *, interactive: Literal[True]) -> "InteractiveFigure": ...
 
     def plot(self, *, interactive: bool = False) -> "Figure | InteractiveFigure":
-        """Draw where the time and the memory of each result go, as ``calculon plot breakdown`` does.
+        """Draw time and memory of each result by part, as ``calculon plot breakdown`` does.
 
         Args:
-            interactive: As the page in a browser draws it (extra ``web``): a plotly Figure.
+            interactive: Return a plotly Figure, as the web page draws it (extra ``web``).
 
         Raises:
-            SpecError: Where the library is missing.
+            SpecError: If the library is missing.
         """
         return draw_result(self, "breakdown", interactive=interactive)
 
@@ -334,7 +339,7 @@ class Comparison(SideBySide):
         return {name: one.edition}
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return a row for each value that has a reference, and one for each change of the waterfalls."""
+        """Return a row for each compared value, and a row for each change of the waterfalls."""
         lines = [("statistics", line) for line in self.statistics]
         lines += [("time", line) for line in self.time]
         lines += [(f"memory, tier {t + 1}", line) for t in (0, 1) for line in self.memory(t)]
@@ -342,7 +347,7 @@ class Comparison(SideBySide):
         return [*self._rows_of(lines), *changes]
 
     def _changes(self, number: int) -> Iterator[dict[str, Any]]:
-        """Yield the time and the memory after each change from the first result to another, against before it."""
+        """Yield time and memory after each change from the first result to another, with the values before it."""
         told = self.waterfalls[number]
         first, other = self.results[0], self.results[number]
         for key, after, unit in (("seconds", "time_after", "s"), ("bytes", "bytes_after", "B")):
@@ -364,12 +369,12 @@ class Comparison(SideBySide):
 
 
 def machine(result: Result) -> tuple[Any, ...]:
-    """Return model, system and preset of a result; of a search whose inputs are not known, its file."""
+    """Return model, system and preset of a result; for a search with unknown inputs, its file instead."""
     known = result.inputs
     asked = (known.name, known.machine.name) if known else result.documents
     return (result.edition, asked, (result.execution or {}).get("preset"))
 
 
 def ranked(lines: Iterator[Line]) -> list[Line]:
-    """Leave out lines of zeros, and sort by the largest difference."""
+    """Drop lines of zeros, and sort by the largest difference."""
     return sorted((line for line in lines if any(line.values)), key=lambda line: -line.largest)

@@ -1,4 +1,4 @@
-"""The page of a comparison: inputs that differ, sums and their parts, and statistics or figures of serving."""
+"""Page of a comparison: inputs that differ, totals and their parts, and statistics or serving figures."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,7 +17,7 @@ from calculon.render.text_tables import EARLY, Column, Table
 from calculon.render.texts import counted, gib, seconds
 
 _DROPPED = {"-": EARLY + 1, "/": EARLY, "": 1}
-"""Priority with which a narrow screen leaves out columns: differences, then ratios, then values of later results."""
+"""Order in which a narrow terminal hides columns: differences, then ratios, then values of later results."""
 
 _MORE = "--format csv"
 
@@ -31,8 +31,8 @@ def comparison_page(
 
     Args:
         comparison: Results of training or inference, or deployments.
-        statistics: Whether statistics of training are listed after the sums and their parts.
-        everything: Whether equal statistics, or equal figures of serving, are listed too.
+        statistics: List statistics of training after the totals and their parts.
+        everything: List equal statistics, or equal serving figures, too.
     """
     if isinstance(comparison, ServedComparison):
         parts = [*_inputs(comparison), *_served(comparison, everything=everything)]
@@ -49,7 +49,7 @@ def _inputs(comparison: Compared) -> Iterator[Section]:
         for name, values in comparison.inputs
     ]:
         table = Table((Column("field"), *_value_columns(comparison)), rows, _MORE)
-        yield Section("Asked differently", (table,), opened=True)
+        yield Section("Inputs that differ", (table,), opened=True)
 
 
 def _sums(comparison: Comparison) -> Iterator[Section]:
@@ -74,7 +74,7 @@ def _fits(comparison: Comparison) -> tuple[str, ...]:
 
 
 def _ways(comparison: Comparison) -> Iterator[Section]:
-    """Yield the changes from one plan to another: of the execution, and of the settings of a launch file."""
+    """Yield the changes between plans: of the execution, and of the settings of a launch file."""
     letters, launched = comparison.letters, comparison.launched
     for number, waterfall in comparison.waterfalls.items():
         names = letters[0], letters[number]
@@ -100,7 +100,7 @@ def _statistics(comparison: Comparison, *, everything: bool) -> Section:
 
 
 def _served(comparison: ServedComparison, *, everything: bool) -> Iterator[Section]:
-    """Yield the figures of deployments, the time of each pass and the memory of a rank, with their parts."""
+    """Yield figures of deployments, and time per pass and memory per rank with their parts."""
     letters, results = comparison.letters, comparison.results
     shown = [line for line in comparison.figures if everything or line.differs]
     differ = sum(line.differs for line in comparison.figures)
@@ -125,22 +125,22 @@ def _served(comparison: ServedComparison, *, everything: bool) -> Iterator[Secti
         yield Section(title, (table,), _lettered(comparison, times))
     used = [f"{one.record.figures['mem_used'] / GIB:.1f} GiB" for one in results]
     table = _parts_table(comparison, comparison.memory)
-    yield Section("Memory of a rank", (table,), _lettered(comparison, used))
+    yield Section("Memory per rank", (table,), _lettered(comparison, used))
 
 
 def _lettered(comparison: Compared, texts: Iterable[str]) -> str:
-    """Return a text for each result after its letter."""
+    """Return a text for each result, preceded by its letter."""
     pairs = zip(comparison.letters, texts, strict=True)
     return ", ".join(f"{letter} {text}" for letter, text in pairs)
 
 
 def _digits(comparison: Comparison, number: int) -> Digits:
-    """Return the digits of what differs between the first result and another."""
+    """Return the digits for differences between the first result and another."""
     return digits_of_differences(comparison.results[i].digits for i in (0, number))
 
 
 def _value_columns(comparison: Compared) -> list[Column]:
-    """Return the columns of the values, under the letters of the results."""
+    """Return the columns of the values, titled by the letters of the results."""
     return [
         Column(letter, heading, right=True, drop=0 if letter == "A" else _DROPPED[""])
         for letter, heading in zip(comparison.letters, comparison.headings, strict=True)
@@ -148,12 +148,12 @@ def _value_columns(comparison: Compared) -> list[Column]:
 
 
 def _input_word(value: Any) -> str:
-    """Write an input: switches as files have them, a dash for an unknown one."""
+    """Write an input: switches as in files, a dash if unknown."""
     return "-" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _headline(comparison: Comparison, name: str) -> str:
-    """Return a sum of each result, for all but the first with its change."""
+    """Return a total of each result, with the relative change of all but the first."""
     line = next(line for line in comparison.statistics if line.name == name)
     texts = [
         one.digits.duration(value or 0.0) if line.unit == SECONDS else gib(value or 0.0)
@@ -165,7 +165,7 @@ def _headline(comparison: Comparison, name: str) -> str:
 
 
 def _change(share: float) -> str:
-    """Write a relative difference in two digits.
+    """Write a relative difference with two digits.
 
     >>> _change(-0.1245), _change(0.0043), _change(1.52)
     ('-12 %', '+0.4 %', '+152 %')
@@ -174,7 +174,7 @@ def _change(share: float) -> str:
 
 
 def _parts_table(comparison: Compared, lines: Sequence[Line]) -> Table:
-    """Return parts of a sum, each with its values and differences, and the sum."""
+    """Return the parts of a total with values and differences, and the total."""
     whole = tuple(
         sum(v or 0.0 for v in values) for values in zip(*(x.values for x in lines), strict=True)
     )
@@ -222,7 +222,7 @@ def _figures_table(comparison: Compared, lines: Sequence[Line]) -> Table:
 
 
 def _quantity(value: float | None, unit: Unit) -> str:
-    """Write a value in the prefix that suits it."""
+    """Write a value with a suitable unit prefix."""
     if value is None:
         return "-"
     if value == 0 or not math.isfinite(value):

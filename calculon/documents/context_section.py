@@ -1,4 +1,4 @@
-"""Context parallelism of a result: which tokens a processor has, what it sends for the keys of others, and the time."""
+"""Context parallelism of a result: tokens per processor, exchange of keys and values, and its time."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from calculon.render.document import Block, Grid, Section, dim, headed, labelled
 from calculon.render.texts import counted
 
 Exchange = Mapping[str, Any]
-"""What is sent, as in :func:`calculon.estimate.operators.context_exchange`."""
+"""Exchange as plain data, as in :func:`calculon.estimate.operators.context_exchange`."""
 
 _PARTS = {
     "zigzag": "a part from the front of every sequence and its mirror image from the end (zigzag)",
@@ -19,13 +19,13 @@ _PARTS = {
     "striped": "one in {} tokens of every sequence (striped)",
 }
 _WAYS = {
-    "p2p": "ring (p2p): keys and values go round",
-    "all_gather": "all-gather: every processor has the keys and values of whole sequences",
-    "a2a": "all-to-all over heads (a2a): every processor attends with its share of the heads to whole sequences",
-    "a2a_p2p": "all-to-all over heads among {} neighbours, and a ring between such groups (a2a_p2p)",
+    "p2p": "ring (p2p): keys and values are passed around",
+    "all_gather": "all-gather: every processor gathers the keys and values of whole sequences",
+    "a2a": "all-to-all over heads (a2a): every processor has whole sequences for its share of the heads",
+    "a2a_p2p": "all-to-all over heads among {} neighbours, and a ring between these groups (a2a_p2p)",
 }
 _LINEAR = "all-to-all over heads"
-"""How states of linear attention come to all tokens."""
+"""Exchange of the states of linear attention."""
 
 _SENT = {
     "KV_Ring": "keys and values",
@@ -35,16 +35,16 @@ _SENT = {
     "Heads_Out": "heads for tokens",
 }
 _GRADIENTS = {"KV_Ring": "keys, values, gradients", "KV_Gather": "gradients of these"}
-"""What is sent in the backward pass, where it is something else."""
+"""Contents of messages of the backward pass, if they differ."""
 
 _PASSES = {"forward": "forward", "activation_grad": "backward", "recompute": "again"}
 
 EVEN = 1.005
-"""Attention of the busiest processor, over the mean, up to which it is called even."""
+"""Ratio of the busiest processor's attention to the mean up to which attention counts as balanced."""
 
 
 def context_lines(result: Result) -> dict[str, str]:
-    """Describe how sequences are split, in a line each; nothing without context parallelism, or where it is unknown."""
+    """Describe the split of sequences, one line per aspect; empty if there is no context parallelism, or if unknown."""
     execution, exchange = result.execution, result.context_exchange
     if execution is None or result.inputs is None or not exchange:
         return {}
@@ -57,7 +57,7 @@ def context_lines(result: Result) -> dict[str, str]:
 
 
 def context_section(result: Result, *, table: bool = True) -> Section | None:
-    """Return the context parallelism of a result: lines, and a table of what a block sends."""
+    """Return the context parallelism of a result: lines, and a table of the messages of a block."""
     lines, exchange = context_lines(result), result.context_exchange
     if not lines or not exchange or result.inputs is None or result.execution is None:
         return None
@@ -67,29 +67,28 @@ def context_section(result: Result, *, table: bool = True) -> Section | None:
     if table and exchange["sent"]:
         counts = {row["blocks"] for row in exchange["sent"]}
         block = f"one of {counted(counts.pop(), 'block')}" if len(counts) == 1 else "one block"
-        of = f"{block}, one microbatch: bytes that a processor sends, and their time"
+        of = f"{block}, one microbatch: bytes sent by a processor, and their time"
         blocks += (_table(exchange["sent"], result.digits), dim(of))
     remark = f"{part:,} of the {length:,} tokens of a sequence on each processor"
     return Section("Context", tuple(blocks), remark)
 
 
 def _split(execution: Mapping[str, Any], exchange: Exchange) -> str:
-    """Say which tokens a processor has, and whether attention of all takes as long."""
+    """Return the tokens of a processor, and the load balance of attention."""
     degree, balance = execution["context_par"], execution["cp_balance"]
     told = f"CP {degree:,}: each processor has "
+    # After the all-to-all, every rank has whole sequences for its heads: causal masks do not unbalance it.
     if execution["cp_comm"] == "a2a":
-        return told + "one part of every sequence, and attention is even"
+        return told + "one part of every sequence, and attention is balanced"
     told += _PARTS[balance].format(degree)
     load = exchange["imbalance"]
     if load < EVEN:
-        return f"{told}; attention is even"
-    return (
-        f"{told}; the busiest has {load:.2f} times the mean of attention, for which the others wait"
-    )
+        return f"{told}; attention is balanced"
+    return f"{told}; the others wait for the busiest, with {load:.2f} times the mean attention"
 
 
 def _way(execution: Mapping[str, Any], exchange: Exchange, digits: Digits) -> str:
-    """Say how queries come to all keys, and what hides a ring."""
+    """Return the exchange of keys and values, and the attention time that hides a ring."""
     kinds = [row["name"].startswith("AttnBlock_") for row in exchange["sent"]]
     if not any(kinds):
         return f"{_LINEAR} (linear attention)"
@@ -98,30 +97,33 @@ def _way(execution: Mapping[str, Any], exchange: Exchange, digits: Digits) -> st
         transfer, attention = (
             digits.duration(ring[name], max(ring.values())) for name in ("transfer", "attention")
         )
+        # A ring of n ranks has n steps of attention but only n - 1 transfers: the first part is local.
         count = ring["steps"] - 1
         if count == 1:
             times = f"one transfer of {transfer}"
         else:
+            # Skipped parts make the mean number of transfers fractional.
             number = f"{count:,.0f}" if count == round(count) else f"{count:,.1f}"
             times = f"{number} transfers of {transfer} each"
-        told += f"; {times}, beside {attention} of attention (forward)"
+        told += f"; {times}, overlapping {attention} of attention (forward)"
     return told if all(kinds) else f"{told}. Blocks with linear attention: {_LINEAR}"
 
 
 def _memory(exchange: Exchange) -> str:
-    """Say what a block at work holds of the keys and values of other processors."""
+    """Return the memory for keys and values of other processors in a block."""
     there = {row["name"]: row["message"] for row in exchange["sent"] if row["pass"] == "forward"}
     if ring := exchange.get("ring"):
         part = scaled(there["AttnBlock_KV_Ring"] / (ring["steps"] - 1), "B", binary=True, digits=1)
-        return f"two parts of keys and values of {part} at a time, in a block at work"
+        # One part is computed on while the next one arrives.
+        return f"two parts of keys and values of {part} at a time, in the running block"
     if gathered := there.get("AttnBlock_KV_Gather"):
         size = scaled(gathered, "B", binary=True, digits=1)
-        return f"{size} of keys and values of whole sequences, in a block at work"
+        return f"{size} of keys and values of whole sequences, in the running block"
     return ""
 
 
 def _sent(result: Result) -> str:
-    """Say what a processor sends to others with parts of its sequences in a step, and how long that takes."""
+    """Return the bytes that a processor sends per step for context parallelism, and their time."""
     digits = result.digits
     link, out = (result.value(f"cp_comm_{name}_time") for name in ("link", "exposed"))
     share = digits.share(out / result.value("total_time"))
@@ -136,7 +138,7 @@ def _sent(result: Result) -> str:
 
 
 def _table(sent: Sequence[Mapping[str, Any]], digits: Digits) -> Grid:
-    """Return what is sent for a block, and its time, pass by pass."""
+    """Return the messages of a block and their times, pass by pass."""
     several = len({row["blocks"] for row in sent}) > 1
     titles = ("", "", "sent", "on link", "exposed", *["blocks"] * several)
     rows = []
@@ -146,6 +148,7 @@ def _table(sent: Sequence[Mapping[str, Any]], digits: Digits) -> Grid:
         words = _words(row)
         times = digits.seconds([row["time"], row["exposed"]], longest)
         moved = scaled(row["moved"], "B", binary=True, digits=1)
+        # Repeated words of several passes are left blank.
         what = words if words != before else ""
         count = [f"{row['blocks']:,}"] * several
         rows.append((what, _PASSES[row["pass"]], moved, *times, *count))
@@ -154,7 +157,7 @@ def _table(sent: Sequence[Mapping[str, Any]], digits: Digits) -> Grid:
 
 
 def _words(row: Mapping[str, Any]) -> str:
-    """Return the words of what is sent, of attention with softmax or of linear attention."""
+    """Return the content of a message, marked if it belongs to linear attention."""
     kind, _, name = row["name"].partition("_")
     words = _SENT[name]
     if row["pass"] == "activation_grad":

@@ -1,4 +1,4 @@
-"""Page of a search for deployments: a table of the best, and the picture of a frontier."""
+"""Page of a search for deployments: a table of the best, and the chart of a Pareto front."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,29 +23,29 @@ from calculon.serving.records.load import SATURATED, Workload
 from calculon.serving.records.pool import Pool
 
 MOST = 40
-"""Deployments in the table, at most."""
+"""Maximum number of deployments in the table."""
 
 MEANING = (
-    "TP, PP: tensor and pipeline parallelism of a replica; budget: most tokens of a pass, 0 for prompts in passes of "
-    "their own; batch: sequences that a replica decodes at a time; user, processor: generated tokens per second"
+    "TP, PP: tensor and pipeline parallelism of a replica; budget: maximum tokens per pass, 0 for prompts in separate "
+    "passes; batch: sequences that a replica decodes concurrently; user, processor: generated tokens per second"
 )
-"""The meaning of abbreviations."""
+"""Legend of the columns."""
 
-OF_TYPES = "weights, cache: their types of numbers"
+OF_TYPES = "weights, cache: their data types"
 
-OF_LIMITS = (
-    "{tail}: what {share:g} % of the requests keep, as the limits ask; user is of the mean TPOT"
-)
+OF_LIMITS = "{tail}: time within which {share:g} % of requests stay, as in the limits; user: from the mean TPOT"
 
 _IN_COLUMNS = ("token_budget", "draft", "draft_tokens")
 """Fields that always have a column."""
 
-OF_EXPERTS = "attention DP: groups of its ranks that have requests of their own; EP: groups that have different experts"
+OF_EXPERTS = (
+    "attention DP: groups of ranks with their own requests; EP: groups with different experts"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class _Winner:
-    """A deployment, its batch, and its figures, of which those that are not finite are None."""
+    """A deployment, its batch, and its figures; figures that are not finite are None."""
 
     deployment: Deployment
     batch: int
@@ -91,7 +91,7 @@ class _DeploymentsPage:
             "requests": requests_words(self.workload),
             "limits": limits_words(self.workload),
             "tried": f"{counted(counts.total, 'deployment')}, each with its batch; "
-            f"{counts.feasible:,} of {counts.solved:,} solved keep the limits",
+            f"{counts.feasible:,} of {counts.solved:,} solved meet the limits",
             "splits": space.bounds,
             "types": tried_types(space.tried("weights_dtype"), space.tried("kv_dtype")),
             "left out": left_out_words(space.left_out),
@@ -99,7 +99,7 @@ class _DeploymentsPage:
         }
 
     def _best(self) -> Iterator[Block]:
-        """Yield the table of the best, the picture of a front, and the meaning of the columns."""
+        """Yield the table of the best deployments, the chart of a Pareto front, and the legend."""
         front = len(self.objectives) > 1
         asked = [f"{one.statistic.name}:{one.sense}" for one in self.found.objectives]
         remark = "no other is better in all of " + ", ".join(asked) if front else f"by {asked[0]}"
@@ -110,7 +110,7 @@ class _DeploymentsPage:
             words = ", ".join(f"{_title(name)} {value}" for name, value in same.items())
             blocks.append(f"{'All have' if len(self.winners) > 1 else 'It has'} {words}")
         if more := len(self.winners) - len(shown):
-            blocks.append(dim(f"({more:,} more: name an output file for all)"))
+            blocks.append(dim(f"({more:,} more; write all to an output file)"))
         yield Section("Frontier" if front else "Best", tuple(blocks), remark, opened=True)
         if front and (picture := self._picture(shown)).worth_drawing:
             yield Section("", (picture,))
@@ -118,7 +118,7 @@ class _DeploymentsPage:
         yield Section("", tuple(map(dim, filter(None, notes))))
 
     def _ranges(self) -> str:
-        """Return the ranges of the best deployment, its class, and the published rows behind them."""
+        """Return the ranges of the best deployment, its class, and the published rows they are based on."""
         ranges = self.found.ranges(0)
         if not ranges:
             return ""
@@ -126,6 +126,7 @@ class _DeploymentsPage:
         said = []
         for name, one in ranges.items():
             digits, each = Digits(one.spread), procs if name == "output_rate" else 1
+            # The page shows throughput per processor, and the range is of the whole deployment.
             write = digits.rate if name == "output_rate" else digits.duration
             low, high = (write(end / each, one.value / each) for end in (one.low, one.high))
             said.append(f"{_OF_RANGES[name]} {low} to {high}")
@@ -136,7 +137,7 @@ class _DeploymentsPage:
         """Return a note that no price is known; empty if it is."""
         if not self.winners or self._priced:
             return ""
-        return f"none is known of {self.space.system.name} (--fix price=2.5: USD/h of a processor)"
+        return f"unknown for {self.space.system.name} (--fix price=2.5: USD per processor-hour)"
 
     @property
     def _priced(self) -> bool:
@@ -144,16 +145,17 @@ class _DeploymentsPage:
 
     @property
     def _tail(self) -> str:
-        """The percentile of the times in the table; empty if they are means."""
+        """Percentile of the times in the table; empty if they are means."""
         w = self.workload
         return f"p{100 * w.percentile:g}" if w.rate is not None else ""
 
     def _settings(self) -> tuple[list[str], dict[str, str]]:
-        """Return the searched fields that differ between deployments, and the values of the others."""
+        """Return the searched fields that differ between deployments, and the common values of the others."""
         differ, same = list[str](), dict[str, str]()
         for name in self.space.asked:
             if name in _IN_COLUMNS:
                 continue
+            # Equal values move to the line below the table.
             values = {_value(one.deployment.to_dict().get(name)) for one in self.winners}
             if len(values) > 1:
                 differ.append(name)
@@ -165,9 +167,10 @@ class _DeploymentsPage:
         ranked = {one.name for one in self.objectives}
         behind = self._tail and f" {self._tail}"
         usd, user = (
+            # A ranked column is never hidden.
             0 if name in ranked else EARLY + place
             for place, name in enumerate(("usd_per_mtoken", "interactivity"))
-        )  # they follow from other columns, and go before texts fold
+        )  # redundant with other columns: hidden first, before texts fold
         yield Column("rank", "#", right=True)
         if len(self.space.counts) > 1:
             yield Column("procs", "count", right=True)
@@ -190,7 +193,7 @@ class _DeploymentsPage:
             yield Column(one.name, one.name, right=True)
 
     def _others(self) -> Iterator[Figure]:
-        """Return the figures of the ranking without a column of their own."""
+        """Return the ranked figures that have no fixed column."""
         told = {f"{name}_p" for name in ("ttft", "tpot")} if self._tail else set(_MEANS)
         return (one for one in self.objectives if one.name not in {*_TOLD, *told})
 
@@ -199,14 +202,15 @@ class _DeploymentsPage:
         best = self.winners[0].deployment
         most, each = best.num_procs, best.replica_procs
         fewer = [one for one in self.space.counts if one < most]
+        # At a fixed load the smallest deployment wins, so that an untried smaller one may be better still.
         sized = self.workload.kind != SATURATED
         if len(self.objectives) > 1 or not (sized and fewer) or most - max(fewer) <= each:
             return ""
         last = max(fewer)
-        return f"Counts between {last:,} and {most:,} were not tried, and may do: {last}:{most}:{each}."
+        return f"Counts between {last:,} and {most:,} were not tried and may be sufficient: {last}:{most}:{each}."
 
     def _meanings(self, differ: Sequence[str]) -> Iterator[str]:
-        """Yield the meaning of the abbreviations in the table."""
+        """Yield the legend of the abbreviations in the table."""
         yield MEANING
         splits = [one.deployment for one in self.winners]
         if any(one.expert_par > 1 or one.attn_data_par > 1 for one in splits):
@@ -240,7 +244,7 @@ class _DeploymentsPage:
             }
 
     def _picture(self, shown: Sequence[_Winner]) -> Frontier:
-        """Return the deployments of a front over its first two objectives, each with its number."""
+        """Return the chart of a front over its first two objectives; points have the ranks of the deployments."""
         x, y = (one.name for one in self.objectives[:2])
         figures = (one.figures for one in shown)
         points = [(str(rank), one[x], one[y]) for rank, one in enumerate(figures)]
@@ -248,10 +252,10 @@ class _DeploymentsPage:
 
 
 _OF_RANGES = {"ttft": "mean TTFT", "tpot": "mean TPOT", "output_rate": "processor"}
-"""Columns of figures with ranges."""
+"""Labels of figures with ranges."""
 
 _MEANS = ("ttft", "ttft_p", "tpot", "tpot_p")
-"""Times that are the same without random arrivals."""
+"""Times whose percentiles equal their means without random arrivals."""
 
 _TOLD = ("interactivity", "output_rate_per_proc", "usd_per_mtoken")
 """Figures that always have a column, in addition to times."""
@@ -274,10 +278,10 @@ def left_out_words(left_out: Mapping[str, Sequence[Any]]) -> str:
     if not left_out:
         return ""
     named = [
-        "pools that prefill" if name == "prefill" else f"{name} {', '.join(map(_value, values))}"
+        "prefill pools" if name == "prefill" else f"{name} {', '.join(map(_value, values))}"
         for name, values in left_out.items()
     ]
-    return f"{'; '.join(named)}: no deployment of these processors has it"
+    return f"{'; '.join(named)}: not possible for any deployment on these processors"
 
 
 def _finite(value: float) -> float | None:
@@ -285,17 +289,17 @@ def _finite(value: float) -> float | None:
 
 
 def _prefill_words(pool: Pool | None) -> str:
-    """Return the pool that prefills; empty if there is none."""
+    """Return the prefill pool; empty if there is none."""
     if pool is None:
         return ""
     return f"{pool.replicas:,} x {split_words(pool)}"
 
 
 def tried_types(weights: Sequence[str], cache: Sequence[str]) -> str:
-    """Return the types of numbers that were tried."""
+    """Return the data types that were tried."""
     said = f"weights {', '.join(weights)}; cache {', '.join(cache)}"
     narrow = any(one not in ("bfloat16", "float16") for one in (*weights, *cache))
-    hint = "" if narrow else " (narrower ones are not assumed: --add weights_dtype=float8)"
+    hint = "" if narrow else " (narrower ones only on request: --add weights_dtype=float8)"
     return f"{said}{hint}"
 
 
@@ -309,7 +313,5 @@ def limits_words(workload: Workload) -> str:
     ]
     if not said:
         return "none but memory"
-    share = (
-        f" for {100 * workload.percentile:g} % of the requests" if workload.rate is not None else ""
-    )
+    share = f" for {100 * workload.percentile:g} % of requests" if workload.rate is not None else ""
     return f"{' and '.join(said)}{share}"

@@ -1,4 +1,4 @@
-"""Estimates in files as declared records: the statistics of an edition, and the layers of a block."""
+"""File records of estimates: the statistics of an edition, and the layers of a block."""
 
 import math
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ STATISTICS_OF = {
 
 @dataclass(frozen=True, kw_only=True)
 class InEdition:
-    """The edition of a result; files without one have the published edition."""
+    """Mixin for the edition of a result; files without one have the published edition."""
 
     unknown_keys: ClassVar[str] = "ignored"
 
@@ -41,7 +41,7 @@ class InEdition:
 @dataclass(frozen=True, kw_only=True)
 @with_numbers(columns(LayerStats), default=0.0)
 class LayerRecord:
-    """A layer of a block; columns that a file leaves out are 0."""
+    """Layer of a block; columns missing from a file are 0."""
 
     unknown_keys: ClassVar[str] = "ignored"
 
@@ -50,7 +50,7 @@ class LayerRecord:
     blocks: int = declare("blocks of this kind", default=0)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the layer as an estimate lists it."""
+        """Return the layer in the format of an estimate's layer list."""
         found = encode(self)
         kind, blocks = found.pop("kind"), found.pop("blocks")
         of_kind = {"kind": kind, "blocks": blocks} if kind and blocks else {}
@@ -59,7 +59,7 @@ class LayerRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class EstimateRecord:
-    """An estimate in a file; its subclasses declare the statistics of an edition."""
+    """Estimate in a file; subclasses declare the statistics of an edition."""
 
     unknown_keys: ClassVar[str] = "ignored"
 
@@ -74,6 +74,7 @@ class EstimateRecord:
 
     def problems(self, path: str) -> Iterator[Problem]:
         """Yield a problem if the parts of the time do not add up to it."""
+        # The total was added up in another order, so it differs by rounding.
         parts = sum(getattr(self, name, None) or 0.0 for name in ALL_PARTS_OF_TIME)
         if not math.isclose(self.total_time, parts, rel_tol=1e-6):
             wanted, found = f"the sum of its parts, {parts:.6g}", f"{self.total_time:.6g}"
@@ -82,12 +83,12 @@ class EstimateRecord:
 
 @cache
 def estimate_record(edition: str) -> type[EstimateRecord]:
-    """Return the record of estimates of an edition."""
+    """Return the record type for estimates of an edition."""
     further = (one for one in columns(EDITIONS[edition].stats) if one.name != "total_time")
 
     @dataclass(frozen=True, kw_only=True)
     @with_numbers(further)
     class OfEdition(EstimateRecord):
-        """An estimate of this edition."""
+        """Estimate of one edition."""
 
     return OfEdition

@@ -1,4 +1,4 @@
-"""Results of the model as results of pages: plain data with the labels of files and tables."""
+"""Conversion of estimates into results of pages: plain data with the labels of files and tables."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -11,11 +11,12 @@ if TYPE_CHECKING:
 
 
 def result_of(estimate: "Estimate", *, details: bool = True) -> "Result":
-    """Return an estimate as the plain data that its page is made of.
+    """Convert an estimate into the plain data of its page.
 
     Args:
-        details: With stages, groups of ranks, and the parts of experts and sequences, which take longer than all else.
+        details: Include stages, process groups, and parts of experts and sequences, which take longer than the rest.
     """
+    # Imported on first use: estimates from Python do without pages.
     from calculon.architecture.parameters import active_count, module_count, parameter_count
     from calculon.declarations.axes import AXES
     from calculon.documents.result import ENDS, Inputs, Machine, Result

@@ -1,4 +1,4 @@
-"""The figures that users quote, of the corrected edition: utilisation, size, embedding and LM head."""
+"""Commonly quoted figures of the corrected edition: MFU, HFU, model size, embedding and LM head."""
 
 from collections.abc import Sequence
 
@@ -9,26 +9,28 @@ from calculon.render.digits import Digits
 from calculon.render.document import ByWidth, Grid, Section, SideBySide, bold, dim
 
 SIDE_BY_SIDE = 144
-"""Width from which figures take two columns."""
+"""Minimum width for two columns of figures."""
 
-NO_VOCABULARY = "Embedding, LM head and loss are not counted: the model states no vocabulary."
+NO_VOCABULARY = "Embedding, LM head and loss are not included: the model states no vocabulary."
 
-DROPPED = "MFU counts all rows that tokens choose experts for, dropped ones, too; HFU counts those that are computed."
+DROPPED = (
+    "MFU counts all rows routed to experts, including dropped ones; HFU counts computed rows only."
+)
 
 Figure = tuple[str, str, str]
-"""Name, value in words, and convention of a figure."""
+"""Name, formatted value, and convention of a figure."""
 
 
 def has_vocabulary(stats: Stats) -> bool:
-    """Tell whether embedding and LM head count."""
+    """Return True if embedding and LM head are included."""
     return bool(stats["embedding_time"] or stats["head_time"])
 
 
 def figures(stats: Stats, digits: Digits, *, masked: bool) -> list[Figure]:
-    """Return the figures of an execution; the times of embedding, LM head and further tokens only where they count.
+    """Return the figures of an execution; times of embedding, LM head and multi-token prediction only if included.
 
-    Where the attention kernel leaves `masked` keys out, the model's arithmetic does so too: then the execution has at
-    least as much, and HFU is not below the MFU beside it.
+    If the attention kernel skips `masked` keys, the model's arithmetic excludes them, too. Executed arithmetic is
+    then at least as large, and HFU is not below MFU.
     """
 
     def value(name: str) -> float:
@@ -44,12 +46,13 @@ def figures(stats: Stats, digits: Digits, *, masked: bool) -> list[Figure]:
     ends = has_vocabulary(stats)
     full = ("MFU, full attention", share("mfu"), "masked keys count too (PaLM)")
     causal = ("MFU, causal", share("mfu_causal"), "masked keys do not count")
+    # The convention of the kernel comes first, because it is comparable with HFU.
     first, last = (causal, full) if masked else (full, causal)
     counted = value("mfu_causal") / (value("mfu") or 1.0) if masked else 1.0
     convention = "causal" if masked else "full attention"
     found: list[Figure] = [
         first,
-        ("HFU, as executed", share("hfu"), f"the same with recomputation ({convention})"),
+        ("HFU, as executed", share("hfu"), f"with recomputation ({convention})"),
         last,
         (
             "per processor",
@@ -78,21 +81,26 @@ def figures(stats: Stats, digits: Digits, *, masked: bool) -> list[Figure]:
 
 
 def _padded(parameters: float, padded: float) -> list[Figure]:
-    """Return the padded size, in full: it is compared with what a framework prints."""
+    """Return the padded number of parameters in full, for comparison with the number that a framework prints."""
     if padded <= parameters:
         return []
     return [
-        ("parameters, padded", f"{padded:,.0f}", f"{padded - parameters:,.0f} of padding words")
+        (
+            "parameters, padded",
+            f"{padded:,.0f}",
+            f"{padded - parameters:,.0f} padding the vocabulary",
+        )
     ]
 
 
 def figures_section(result: Result) -> Section:
-    """Return the figures: in two columns if the page is wide, without remarks if it is narrow."""
+    """Return the figures: in two columns on wide pages, without remarks on narrow ones."""
     stats, digits, masked = result.stats, result.digits, result.skips_masked_keys
     found = [
         (name, bold(text), dim(remark))
         for name, text, remark in figures(stats, digits, masked=masked)
     ]
+    # Rounded up: the left column is never shorter than the right one.
     half = -(-len(found) // 2)
     columns = SideBySide(((_grid(found[:half]),), (_grid(found[half:]),)), SIDE_BY_SIDE)
     without = _grid([row[:2] for row in found])

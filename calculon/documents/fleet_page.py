@@ -1,4 +1,4 @@
-"""The page of fleets: the machine and the number of processors for a run, alternatives, and missed limits."""
+"""Page of a fleet comparison: machine and processor count for a run, alternatives, and missed limits."""
 
 from collections.abc import Iterator, Sequence
 
@@ -21,18 +21,18 @@ from calculon.render.texts import counted
 BEST = {
     "usd": "Cheapest in expectation",
     "days": "Fastest in expectation",
-    "days_p90": "Fastest in nine runs of ten, by failures alone",
+    "days_p90": "Fastest at p90 (failures alone)",
     "processor_hours": "Fewest processor-hours in expectation",
     "mwh": "Least energy in expectation",
     "t_co2": "Least carbon in expectation",
 }
-"""What the best by a figure is called."""
+"""Titles of the best point, by ranking figure."""
 
 MONEY = {"usd": "USD", "processor_hours": "processor-hours"}
-"""What the frontier has next to days."""
+"""Second axis of the frontier, next to days."""
 
 FRONT = "*"
-"""Mark of what no other beats in days and money."""
+"""Mark of Pareto-optimal points in days and money."""
 
 _ROWS = {
     "days": "days",
@@ -49,12 +49,12 @@ _LISTED = 4
 
 
 def fleet_page(answer: FleetAnswer) -> Document:
-    """Return the page of a comparison of fleets."""
+    """Return the page of a fleet comparison."""
     return _FleetPage(answer).document()
 
 
 class _FleetPage:
-    """The sections of the page of a comparison of fleets."""
+    """Builder of the page of a fleet comparison."""
 
     def __init__(self, answer: FleetAnswer):
         self.answer = answer.to_dict()
@@ -87,7 +87,9 @@ class _FleetPage:
             f"{counted(len(self.points), 'count')} of processors, {self.answer['tried']:,} plans"
         )
         if self.answer["coarse"]:
-            tried += "; none closer to the best, as each search is large: list counts"
+            tried += (
+                "; no counts close to the best, because each search is large: list counts to try"
+            )
         assumed = (f"{text} ({name})" for name, text in self.asked["assumed"].items())
         return {
             "run": "" if tokens is None else f"{tokens_words(tokens)} tokens",
@@ -103,24 +105,24 @@ class _FleetPage:
         asked = self.asked
         sequences, length = asked["batch_size"], asked["seq_size"]
         if sequences is None:
-            return f"sequences of {length:,}; of each count its own, in the table"
+            return f"sequences of {length:,}; a batch for each count, in the table"
         tokens = scaled(sequences * length)
-        said = f"{counted(sequences, 'sequence')} of {length:,} = {tokens} tokens a step, the same for all counts"
+        said = f"{counted(sequences, 'sequence')} of {length:,} = {tokens} tokens per step, for all counts"
         if asked["uneven"]:
             counts = _listed(asked["uneven"])
             said += f". On {counts} processors few data-parallel degrees divide it"
         if asked["small"]:
             counts = _listed(asked["small"])
-            said += f". On {counts} processors it is small: below 1 k tokens for each"
+            said += f". On {counts} processors it is small: less than 1 k tokens per processor"
         return said
 
     def _missed(self) -> Section:
-        """Say that nothing meets the limits, and what comes nearest to each."""
+        """Return the missed limits, and the closest points to each limit."""
         ways = tuple(f"{_sentence(words)}." for words in self.answer["ways"])
         return Section(f"{_sentence(self.answer['misses'])}.", ways)
 
     def _chosen(self, one: Plain) -> Section:
-        """Return the plan and the figures of the best point, or of the nearest to the limits."""
+        """Return the plan and the figures of the best point, or of the point closest to the limits."""
         met = self.answer["best"] is not None
         word = BEST[self.answer["ranked_by"]] if met else "Nearest"
         where = f"{one['num_procs']:,} x {one['system']}{spares_words(one['spare_nodes'])}"
@@ -134,7 +136,7 @@ class _FleetPage:
             faster = plan_words(fastest["execution"], self.usual(fastest["execution"]))
             stats = fastest["stats"]
             time = digits_of(one).duration(stats["total_time"])
-            about = f"{time} a step, {risk_words(stats[FITS])}"
+            about = f"{time} per step, {risk_words(stats[FITS])}"
             blocks.append(("Fastest that is predicted to fit: ", bold(faster), f" ({about})"))
         for limit in one["limits"]:
             said = _against_limit(one, limit)
@@ -153,7 +155,7 @@ class _FleetPage:
             Column("plan", "plan", fold=True),
             Column("days", "days", right=True),
             Column("between", "90 % interval", right=True),
-            Column("late", "p90 by failures", right=True, drop=4),
+            Column("late", "p90 of failures", right=True, drop=4),
             Column("usd", "USD", right=True),
             Column("hours", "processor-h", right=True, drop=1 if known("usd") else 0),
             Column("mwh", "MWh", right=True, drop=2),
@@ -170,12 +172,13 @@ class _FleetPage:
             "misses": bool(self.answer["limits"]),
         }
         rows = [self._row(place, one) for place, one in enumerate(self.points)]
+        # Columns without content are dropped rather than filled with dashes.
         kept = tuple(one for one in columns if shown.get(one.key, True))
         blocks: list[Block] = [Table(kept, rows)]
         if unpriced := [one["system"] for one in self.answer["prices"] if one["usd"] is None]:
-            names = f"No price is known of {', '.join(unpriced)}"
+            names = f"No price is known for {', '.join(unpriced)}"
             blocks.append(
-                dim(f"{names}: told by days; add --price 2.5 (USD for an hour of a processor).")
+                dim(f"{names}: ranked by days; add --price 2.5 (USD per processor-hour).")
             )
         money = MONEY.get(self.answer["money"], "")
         remark = f"{FRONT} no other has fewer days and less {money}" if money else "by days"
@@ -189,6 +192,7 @@ class _FleetPage:
         }
         if "execution" not in one:
             return {**dict.fromkeys(_FIGURES, ""), **row, "plan": f"none fits: {one['reason']}"}
+        # Points share the errors of one model, so differences deserve more digits.
         digits = digits_of(one).closer
         missed = (limit for limit in one["limits"] if not limit["met"])
         over = [amount(limit["over"], limit["unit"]) for limit in missed]
@@ -206,7 +210,7 @@ class _FleetPage:
         }
 
     def _prices(self) -> Section | None:
-        """Return prices, powers and the carbon of electricity, each with its source."""
+        """Return prices, power and carbon intensity, each with its source."""
         rows = [
             dict(zip(("system", "figure", "source"), row, strict=True)) for row in self._sources()
         ]
@@ -214,18 +218,18 @@ class _FleetPage:
             return None
         columns = (
             Column("system", "system"),
-            Column("figure", "of each", right=True),
+            Column("figure", "per processor", right=True),
             Column("source", "source", fold=True),
         )
         blocks: list[Block] = [Table(columns, rows)]
         if self.answer["pue"] is None and any(one.get("mwh") is not None for one in self.points):
-            said = "MWh of the machines alone (PUE 1): --pue 1.2 adds what the data centre takes."
+            said = "MWh of machines alone (PUE 1); --pue 1.2 adds cooling and losses of the data centre."
             blocks.append(dim(said))
-        remark = "of a processor; --price, --price-kind, --pue, --carbon"
+        remark = "options: --price, --price-kind, --pue, --carbon"
         return Section("Prices and power", tuple(blocks), remark)
 
     def _sources(self) -> Iterator[tuple[str, str, str]]:
-        """Yield what has a price, a power or a carbon intensity, the figure, and its source."""
+        """Yield each item with a price, power or carbon intensity, the figure, and its source."""
         for one in self.answer["prices"]:
             if one["usd"] is not None:
                 others = f"; this processor: {one['range']}" if one["range"] else ""
@@ -238,22 +242,23 @@ class _FleetPage:
 
 
 def _spread(one: Plain) -> str:
-    """Say how much longer failures make the days of a point."""
+    """Return the effect of failures on the days of a point."""
     goodput = f"{100 * one['goodput']:.1f} %"
-    late = f"by failures alone {one['days_p90']:,.3g} d or less in nine runs of ten"
-    sure = "" if one["days_low"] is None else "; the interval is that of the time of a step"
-    return f"{one['useful_days']:,.3g} d of steps, goodput {goodput}; {late}{sure}"
+    late = f"{one['days_p90']:,.3g} d at p90 of failures"
+    sure = "" if one["days_low"] is None else "; the interval is for step time"
+    return f"{one['useful_days']:,.3g} d without failures, goodput {goodput}; {late}{sure}"
 
 
 def _against_limit(one: Plain, limit: Plain) -> str:
-    """Say by how much a point misses or keeps a limit."""
+    """Return the amount by which a point misses or keeps a limit."""
     name = _sentence(LABELS[limit["field"]])
     over = amount(abs(limit["over"]), limit["unit"])
     if not limit["met"]:
         return f"{name} missed by {over}"
     high = one["days_high"]
+    # The limit is on the expected value; the interval of step time scales it.
     beyond = high is not None and limit["value"] * (high / one["days"]) > limit["limit"]
-    also = "; at the upper end of the interval it would be missed" if beyond else ""
+    also = "; missed at the upper end of the interval" if beyond else ""
     return f"{name} kept, {over} left{also}"
 
 
@@ -266,7 +271,7 @@ def _between(one: Plain) -> str:
 
 
 def spares_words(spares: float) -> str:
-    """Write the spare nodes that stand by for a job.
+    """Write the spare nodes of a job.
 
     >>> spares_words(12.0), spares_words(1.0), spares_words(0.0)
     (' + 12 spare nodes', ' + 1 spare node', '')
@@ -275,13 +280,13 @@ def spares_words(spares: float) -> str:
 
 
 def _listed(counts: Sequence[int]) -> str:
-    """List counts, of many the first."""
+    """List the first few counts."""
     shown = ", ".join(f"{one:,}" for one in counts[:_LISTED])
     return f"{shown}, ..." if len(counts) > _LISTED else shown
 
 
 def digits_of(one: Plain) -> Digits:
-    """Return the digits that the interval of a point leaves."""
+    """Return the digits that the interval of a point allows."""
     return Digits.within(one["days"], one["days_low"], one["days_high"])
 
 
@@ -298,5 +303,5 @@ def amount(value: float, unit: str) -> str:
 
 
 def _sentence(text: str) -> str:
-    """Begin a sentence."""
+    """Capitalize the first letter."""
     return text[:1].upper() + text[1:]

@@ -1,4 +1,4 @@
-"""Executions by two statistics, and those that no other one beats in both."""
+"""Pareto fronts of executions over two statistics."""
 
 from collections.abc import Callable, Sequence
 
@@ -19,7 +19,7 @@ COUNTED = ("num_procs",)
 """Numbers of the execution that can be an axis."""
 
 Axis = tuple[str, float]
-"""A statistic or a number of the execution, and the sign that makes more of it better."""
+"""A statistic or number of the execution, and the sign that turns it into "larger is better"."""
 
 
 def front(
@@ -31,24 +31,26 @@ def front(
     *,
     complete: bool,
 ) -> Pareto:
-    """Return one statistic against another.
+    """Return one statistic against another, with the Pareto front.
 
     Args:
-        title: What the executions are.
+        title: Description of the executions.
         y, x: The vertical and the horizontal axis (:func:`axis`).
-        parts: Return a column of a table of executions by name; rows without both values are left out.
+        parts: Functions that return a column of a table of executions by name; rows lacking a value are left out.
         editions: Editions of the cost model.
-        complete: The rows are all executions, not only the front.
+        complete: The rows are all executions, not the front alone.
     """
 
     def column(name: str) -> Array:
         return np.concatenate([part(name) for part in parts])
 
     columns = np.stack([column(x[0]), column(y[0])]).astype(float)
+    # Infeasible rows have NaN as statistics.
     rows = np.flatnonzero(np.isfinite(columns).all(axis=0))
     columns = columns[:, rows]
     scores = np.stack([columns[1] * y[1], columns[0] * x[1]])
     unbeaten = pareto_front(scores, np.arange(len(rows)))
+    # A stable sort keeps the rank order of ties.
     unbeaten = unbeaten[np.argsort(columns[0, unbeaten], kind="stable")]
     degrees = np.stack([column(name)[rows][unbeaten] for name in PUBLISHED_DEGREES], axis=1)
     names = [".".join(f"{degree:.0f}" for degree in row) for row in degrees.tolist()]
@@ -56,7 +58,7 @@ def front(
 
 
 def axis(text: str, where: str) -> Axis:
-    """Read ``STATISTIC[:max|min]``, or a number of the execution; errors name the argument `where`.
+    """Parse ``STATISTIC[:max|min]``, or a number of the execution; errors name the argument `where`.
 
     Raises:
         SpecError: For an unknown statistic or sense.
@@ -71,32 +73,31 @@ def axis(text: str, where: str) -> Axis:
 
 
 def front_of(one: SearchResult, x: str, y: str) -> Pareto:
-    """Return the executions of a search; of a frontier by its own objectives where none are asked for.
+    """Return the front of a search's executions; by default over the search's own objectives.
 
     Raises:
         SpecError: For an unknown statistic.
-        Infeasible: When nothing was found.
+        Infeasible: If nothing was found.
     """
     asked = [f"{o.statistic.name}:{o.sense}" for o in one.objectives]
     several = len(asked) > 1
+    # A search with one objective is drawn against memory, the usual trade-off.
     y, x = y or asked[0], x or (asked[-1] if several else "proc_mem_tier1_cap_req")
     space = one.space
     title = f"{space.model.name} on {space.num_procs:,} x {space.system.name}"
     if not len(one):
-        raise Infeasible(
-            "nothing", f"{title}: no execution was found, so that there is nothing to draw"
-        )
+        raise Infeasible("nothing", f"{title}: no execution was found, so there is nothing to draw")
     return front(
         title, axis(y, "y"), axis(x, "x"), [one.evaluation.column], terms(one.plan), complete=True
     )
 
 
 def front_of_table(one: Evaluation, x: str, y: str) -> Pareto:
-    """Return the executions of a table that can run.
+    """Return the front of the executions of a table that can run.
 
     Raises:
         SpecError: For an unknown statistic.
-        Infeasible: When none can run.
+        Infeasible: If none can run.
     """
     if not one.feasible.any():
         raise Infeasible("nothing", f"none of {len(one):,} executions can run")
@@ -106,12 +107,12 @@ def front_of_table(one: Evaluation, x: str, y: str) -> Pareto:
 
 
 def terms(plan: Plan) -> Sequence[str]:
-    """Return the editions of a table, each with its preset where all of its rows have the same."""
+    """Return the editions of a table, each with its preset if all its rows share one."""
     return terms_among(plan.values("edition"), plan.values("preset"))
 
 
 def terms_among(editions: Array, presets: Array) -> list[str]:
-    """Return the editions of rows, each with its preset if all of its rows have the same, or none."""
+    """Return the editions of rows, each with its preset if all its rows share one (or have none)."""
     found = []
     for name in EDITION_NAMES:
         used = set(presets[editions == name].tolist()) - {""}

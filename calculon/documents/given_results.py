@@ -1,4 +1,4 @@
-"""Results that functions are given, as results of pages: each with its name, inputs and search."""
+"""Conversion of function arguments into results of pages: each with name, inputs and search."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -17,19 +17,19 @@ from calculon.estimate.estimate import Estimate, estimate
 from calculon.search.search_result import SearchResult
 
 Given = Estimate | SearchResult | Answer
-"""What is compared and reported: an estimate, the best of a search, or one's own plan and the best of an answer."""
+"""Arguments of comparisons and reports: an estimate, a search (its best), or a plan result (user's plan and best)."""
 
 
 def results_of(call: str, given: Sequence[Any], named: Mapping[str, Any]) -> list[Result]:
     """Return results with all layers, each with a name.
 
     Args:
-        call: The function, for messages.
-        given, named: Results, and some with names.
+        call: Name of the function, for messages.
+        given, named: Results without and with names.
 
     Raises:
-        SpecError: For anything else.
-        Infeasible: For a search and an answer that found nothing.
+        SpecError: For other objects.
+        Infeasible: If a search or a plan result found nothing.
     """
     pairs = [*(("", one) for one in given), *named.items()]
     found = [result for label, one in pairs for result in _results(call, label, one)]
@@ -56,13 +56,14 @@ def _results(call: str, label: str, one: Any) -> Iterator[Result]:
             yield _result(plan, own if len(known) > 1 else label)
     else:
         wanted = "an Estimate, a SearchResult or an Answer"
-        hint = "several are arguments of their own" if isinstance(one, (list, tuple)) else ""
+        hint = "pass several as separate arguments" if isinstance(one, (list, tuple)) else ""
         raise SpecError(call, Problem(label, wanted, inputs.kind(one), hint))
 
 
 def _result(one: Estimate, label: str) -> Result:
-    """Return an estimate with all layers and the names of what it was made from."""
+    """Convert an estimate, with all layers and the names of its inputs."""
     whole = one
+    # Estimates are made without layers unless asked: they are computed again for the report.
     if one.layers is None:
         made = estimate(one.model, one.execution, one.system, layers=True)
         whole = replace(one, layers=made.layers)
@@ -80,7 +81,7 @@ def _result(one: Estimate, label: str) -> Result:
 
 
 def _winners(found: SearchResult) -> Iterator[Result]:
-    """Yield the executions of a search, best first, as a file of them tells."""
+    """Yield the executions of a search, best first, like a result file."""
     for execution, stats in found.winners():
         low, high = (stats.get(name) for name in BOUNDS)
         ends = (

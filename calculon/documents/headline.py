@@ -1,4 +1,4 @@
-"""The headline of a plan: utilization, time, days and dollars with their intervals, and memory with its risk."""
+"""Headline of a plan: utilization, time, days and dollars with their intervals, and memory with its risk."""
 
 from calculon.base.records import Plain
 from calculon.documents.result import Result
@@ -7,16 +7,16 @@ from calculon.documents.setup import Row, memory_row, speed_rows
 from calculon.render.texts import token_count
 
 _SPEEDS = ("time per iteration", "MFU")
-"""Rows of speed in a headline, by the beginning of their names."""
+"""Prefixes of the labels of speeds in a headline."""
 
 
 def headline(result: Result, training: Plain, *, money: bool) -> tuple[Row, ...]:
-    """Return the rows of a headline: label, value, and interval; the last one is memory and the risk of running out.
+    """Return the rows of a headline: label, value, and interval; the last row is memory and its risk.
 
     Args:
         result: The plan.
-        training: The run by this plan (:func:`calculon.advise.candidate.trainings`).
-        money: Whether dollars are shown, if a price is known.
+        training: The training run with this plan (:func:`calculon.advise.candidate.trainings`).
+        money: Include dollars if a price is known.
     """
     speeds = (row for row in speed_rows(result) if str(row[0]).startswith(_SPEEDS))
     labels = {f"days for {token_count(training['tokens'])} tokens": "days"}

@@ -1,4 +1,4 @@
-"""How sure a prediction is: what its interval rests on, the nearest measured runs, and what no measured run has."""
+"""Confidence of a prediction: the evidence of its prediction interval, the nearest measured runs, and warnings."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ from calculon.render.document import Block, Section, bold
 from calculon.render.text_tables import Column, Table
 
 Order = Mapping[str, Any]
-"""Confidence that one plan is faster than another, as plain data (:mod:`calculon.estimate.comparison_confidence`)."""
+"""Confidence that one plan is faster than another, as plain data: ``calculon.estimate.comparison_confidence.Order``."""
 
 ABOVE = "Above every measured run"
 OUTSIDE = "Outside of what was measured"
@@ -20,11 +20,11 @@ FITTED = "Fitted to models of another size"
 TIGHT = "Memory may not suffice"
 
 _ERROR = 0.04
-"""Relative error with which the numbers of runs are written: repeated ones differ by 2 to 4 %."""
+"""Relative rounding error of displayed times and sizes of runs: repeated measurements differ by 2 to 4 %."""
 
 
 def remarks(belief: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield what makes a prediction less sure than its interval says, each with a label."""
+    """Yield labelled reasons why a prediction is less certain than its interval says."""
     if belief["remark"]:
         yield ABOVE, belief["remark"]
     if belief["outside"]:
@@ -36,9 +36,9 @@ def remarks(belief: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def how_sure_section(belief: Mapping[str, Any], *, memory: bool = False) -> Section:
-    """Return what an interval rests on, what makes it less sure, and the nearest measured runs.
+    """Return the evidence of an interval, warnings, and the nearest measured runs.
 
-    With `memory`, it also says how far predicted memory is from measured memory.
+    With `memory`, also compare predicted with measured memory.
     """
     blocks: list[Block] = [(bold(f"{label}: "), text) for label, text in remarks(belief)]
     if memory and belief["memory"] and not belief["memory"]["remark"]:
@@ -49,16 +49,16 @@ def how_sure_section(belief: Mapping[str, Any], *, memory: bool = False) -> Sect
 
 
 def memory_text(memory: Mapping[str, Any]) -> str:
-    """Say with which probability an execution fits, and what this rests on."""
+    """Return the probability that an execution fits, and the evidence for it."""
     level, error = 100 * memory["level"], 100 * memory["error"]
     return (
         f"risk of running out {chance(1 - memory['fits'])}, by {memory['runs']:,} measured runs of "
-        f"{memory['sources']} sources; {error:.0f} % more than predicted is enough with {level:.0f} %"
+        f"{memory['sources']} sources; {error:.0f} % more than predicted is enough in {level:.0f} % of cases"
     )
 
 
 def short_basis(basis: str) -> str:
-    """Return what an interval rests on, with the last of the counts in brackets, and without sizes of residuals.
+    """Shorten the evidence of an interval: keep the last count in parentheses, drop the sizes of residuals.
 
     >>> short_basis("9 measured steps of 3 sources (2 on x, 1 of MoE models); residuals of kernels of y: products 9 %")
     '9 measured steps of 3 sources, 1 of MoE models; residuals of kernels of y'
@@ -67,7 +67,7 @@ def short_basis(basis: str) -> str:
 
 
 def short_remark(remark: str) -> str:
-    """Return the sentence on a utilization above every measured one, without type, study and the utilization itself.
+    """Shorten the sentence on a record utilization: drop the data type, the study and the predicted utilization.
 
     >>> short_remark("MFU 55 % causal, 36 % above the best validated run with experts on H100 in bfloat16: 41 % (a, b)")
     '36 % above the best MoE run on H100: MFU 41 %'
@@ -78,7 +78,7 @@ def short_remark(remark: str) -> str:
 
 
 def risk_words(fits: float | None) -> str:
-    """Write the risk of running out of memory, from the probability that an execution fits.
+    """Write the risk of running out of memory.
 
     >>> risk_words(0.934), risk_words(None)
     ('risk of running out 7 %', 'risk of running out not known')
@@ -87,7 +87,7 @@ def risk_words(fits: float | None) -> str:
 
 
 def with_risk(words: str, fits: float | None, risk: float) -> str:
-    """Write a plan with its risk of running out of memory, if that is above what is accepted.
+    """Write a plan, followed by its risk of running out of memory if the risk is above the accepted one.
 
     >>> with_risk("TP 2, DP 8", 0.63, 0.1), with_risk("TP 2, DP 8", 0.95, 0.1)
     ('TP 2, DP 8 (risk of running out 37 %)', 'TP 2, DP 8')
@@ -96,7 +96,7 @@ def with_risk(words: str, fits: float | None, risk: float) -> str:
 
 
 def none_within(risk: float, fits: float) -> str:
-    """Say that no plan has an acceptable risk, and which risk the best has.
+    """Say that no plan has an acceptable risk, and give the risk of the best.
 
     >>> none_within(0.1, 0.734)
     'No plan has a risk of running out of memory of at most 10 % (--risk); this one has 27 %.'
@@ -108,11 +108,12 @@ def none_within(risk: float, fits: float) -> str:
 
 
 def order_in_words(order: Order, first: str = "the best", other: str = "mine") -> str:
-    """Say which of two plans is faster, and how sure that is.
+    """Say which of two plans is faster, with the probability.
 
     >>> order_in_words({"longer": 0.04, "probability": 0.83, "margin": 0.06, "told_apart": False}, "A", "B")
     'not distinguishable, A is faster in 83 % of cases'
     """
+    # Name the probable winner: a probability below one half reads badly.
     ahead = order["probability"] >= 0.5
     names = (first, other) if ahead else (other, first)
     sure = max(order["probability"], 1 - order["probability"])
@@ -121,32 +122,32 @@ def order_in_words(order: Order, first: str = "the best", other: str = "mine") -
 
 
 SURE = (1 + LEVEL) / 2
-"""Probability that one of two plans is the faster one, above which they are distinguishable."""
+"""Probability of one order of two plans above which they are distinguishable."""
 
 WHY_TIED = (
-    "In measured runs, errors of like plans cancel and those of unlike plans do not: so a small difference can be "
-    "sure where a larger one is not. Two plans are distinguishable where one is faster in more than "
+    "Similar plans share their errors, so small differences between them are reliable; between dissimilar plans they "
+    "are not. Two plans are distinguishable if one is faster in more than "
     f"{100 * SURE:.0f} % of cases, or by more than {100 * MOST_TIED:.0f} %"
 )
-"""Why a slower plan may be marked as not distinguishable where a faster one is not."""
+"""Reason why a slower plan may be marked as not distinguishable while a faster one is not."""
 
 
 def ties_in_words(alike: int, among: int, simplest: str) -> str:
-    """Say how many executions are not distinguishable from the fastest, which is one of them, and name the simplest.
+    """Say how many executions tie with the fastest (itself included), and name the simplest.
 
     >>> ties_in_words(1, 10, "TP 8 (# 0)")
-    'The fastest is distinguishable from all others by measured runs of like plans'
+    'The fastest is distinguishable from all others by measured runs of similar plans'
     >>> ties_in_words(3, 10, "TP 8 (# 2)")
-    '~ 3 of 10, with the fastest, are not distinguishable by measured runs of like plans; the simplest: TP 8 (# 2)'
+    '~ 3 of 10, with the fastest, are not distinguishable by measured runs of similar plans; the simplest: TP 8 (# 2)'
     """
     if alike == 1:
-        return "The fastest is distinguishable from all others by measured runs of like plans"
-    told = f"~ {alike} of {among}, with the fastest, are not distinguishable by measured runs of like plans"
+        return "The fastest is distinguishable from all others by measured runs of similar plans"
+    told = f"~ {alike} of {among}, with the fastest, are not distinguishable by measured runs of similar plans"
     return f"{told}; the simplest: {simplest}"
 
 
 def nearest_table(runs: Sequence[Mapping[str, Any]]) -> Table:
-    """List measured runs, nearest first."""
+    """Return a table of measured runs, nearest first."""
     columns = (
         Column("run", "nearest runs", cut=True),
         Column("processors", "processors", right=True),
@@ -160,7 +161,7 @@ def nearest_table(runs: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def _cells(run: Mapping[str, Any]) -> dict[str, str]:
-    table, sign, row = run["label"].rpartition("#")  # a row of a table is told by its number
+    table, sign, row = run["label"].rpartition("#")  # the number of a row in a table identifies it
     parameters = run["parameters"]
     return {
         "run": f"{run['study']} {sign}{row if table else run['label']}",

@@ -1,4 +1,4 @@
-"""The page of the largest model that a fleet trains in some days."""
+"""Page of the largest model that a fleet trains in a given number of days."""
 
 import math
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ HOUR = 3600.0
 
 
 def largest_model_page(found: LargestModel, *, every: bool = False) -> Document:
-    """Return the page of the largest model; `every` also lists the defaults without effect here."""
+    """Return the page of the largest model; `every` also lists defaults without effect."""
     procs = f"{found.num_procs:,} x {found.system.name}"
     return titled(
         f"Largest model on {procs} in {found.days:,.3g} days",
@@ -34,19 +34,19 @@ def largest_model_page(found: LargestModel, *, every: bool = False) -> Document:
 
 
 def _rate(found: LargestModel) -> Iterator[tuple[str, str]]:
-    """Yield how much the fleet computes, and how that is known."""
+    """Yield the compute of the fleet, and its derivation."""
     name, figures = found.nearest.model.name, found.nearest.figures
     share = percent(figures["mfu_effective"] or 0.0)
-    yield "compute", f"{found.compute:.3g} FLOP, 6 for each parameter and token"
+    yield "compute", f"{found.compute:.3g} FLOP, 6 per parameter and token"
     yield (
         "rate",
-        f"that of {name} on this fleet, with failures: {share} of the peak of all hours that are paid",
+        f"as predicted for {name} on this fleet, with failures: {share} of peak over all paid hours",
     )
     mtbf = figures["mtbf_hours"] or math.inf
     often = "none" if not figures["failures"] else f"one in {interval_words(mtbf * HOUR)}"
     yield (
         "failures",
-        f"{often}; {percent(figures['goodput'] or 0.0)} of the time is steps that count",
+        f"{often}; {percent(figures['goodput'] or 0.0)} of the time is productive",
     )
     units = dict(zip(COSTS, ("USD", "MWh", "t CO2"), strict=True))
     costs = [f"{_amount(cost)} {unit}" for key, unit in units.items() if (cost := found.cost(key))]
@@ -65,28 +65,28 @@ def _optima(found: LargestModel) -> Section:
     laws = " or ".join(name.capitalize() for name in found.optima[0].loss)
     note = f"Loss: by {laws}; the laws disagree. Parameters: {COUNTED}."
     return Section(
-        "On the optimum",
+        "Compute-optimal",
         (Table(columns, [_cells(one) for one in found.optima]), dim(note)),
-        "parameters and tokens that this compute is best spent on",
+        "best parameters and tokens for this compute",
         opened=True,
     )
 
 
 def _nearest(found: LargestModel) -> Section:
-    """Return the run of the model of the catalog that is nearest."""
+    """Return the run of the closest model in the catalog."""
     run, days = found.nearest, found.days
     takes, tokens = run.figures["days"] or math.inf, run.tokens
     parameters = float(active_count(run.model))
-    each = f"{tokens / parameters:.3g} for each parameter"
+    each = f"{tokens / parameters:.3g} per parameter"
     rows = (
         ("parameters", _short(parameters), ""),
-        ("days", f"{takes:,.1f}", f"for its optimum, {_short(tokens)} tokens, {each}"),
+        ("days", f"{takes:,.1f}", f"for its optimal {_short(tokens)} tokens, {each}"),
         ("tokens", _short(tokens * days / takes), f"in {days:,.3g} days"),
     )
     blocks: list[Block] = [Grid(("left", "right", "text"), rows)]
     if larger := found.too_large:
-        blocks.append(dim(f"Nearer, but they do not fit: {', '.join(larger)}."))
-    return Section("Nearest of the catalog", tuple(blocks), run.model.name, opened=True)
+        blocks.append(dim(f"Closer, but do not fit: {', '.join(larger)}."))
+    return Section("Closest model in the catalog", tuple(blocks), run.model.name, opened=True)
 
 
 def _short(count: float) -> str:
@@ -95,7 +95,7 @@ def _short(count: float) -> str:
 
 
 def _amount(value: float) -> str:
-    """Write an amount with three digits, millions and more with their prefix."""
+    """Write an amount with three digits, from millions on with a prefix."""
     return _short(value) if value >= MEGA else f"{float(f'{value:.3g}'):,.10g}"
 
 

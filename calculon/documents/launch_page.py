@@ -1,4 +1,4 @@
-"""The page of a launch file: its content in words, and the effect of each setting."""
+"""Page of a launch file: its content in words, and the effect of each setting."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -13,12 +13,12 @@ from calculon.launch.engines.engine_files import CHECKPOINT
 from calculon.render.document import Block, Document, Grid, Names, Section, dim, labelled
 from calculon.render.texts import counted
 
-_LONGEST = 200  # characters of a text of the file
-_MOST = 1_000  # settings of a kind
+_LONGEST = 200  # characters per text: longer ones are data, not settings
+_MOST = 1_000  # settings per section
 
 
 def launch_page(launch: Launch, file: str = "") -> Document:
-    """Return the page of a launch file; errors as :func:`_summary`."""
+    """Return the page of a launch file; raises errors like :func:`_summary`."""
     fields = launch.deployment or launch.execution
     processors = fields.get("num_procs")
     told = f", {counted(processors, 'processor')}" if isinstance(processors, int) else ""
@@ -34,7 +34,7 @@ def launch_page(launch: Launch, file: str = "") -> Document:
     parts = (
         *_listed("Not modelled, though it changes the result", lost),
         *_listed("Unknown, and may change the result", unknown),
-        *_listed("Open: the file alone does not say the value", unresolved),
+        *_listed("Unresolved: the value is not in the file", unresolved),
         *_joined("Read", [_words(setting) for setting in launch.used]),
         *_joined("Ignored, no effect on time or memory", [one.name for one in launch.ignored]),
     )
@@ -42,7 +42,7 @@ def launch_page(launch: Launch, file: str = "") -> Document:
 
 
 def _cut(text: str) -> str:
-    """Return an untrusted text of a file: cut, and with an escape for characters that a terminal would act on."""
+    """Return an untrusted text of a file, shortened, with terminal control characters escaped."""
     return printable(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}...")
 
 
@@ -55,30 +55,31 @@ def _words(setting: Setting) -> str:
 
 
 def _listed(title: str, rows: Sequence[tuple[str, str]]) -> Iterator[Section]:
-    """Yield settings, one in a line, each with a word."""
+    """Yield settings, one per line, each with a word."""
     if rows:
         cells = tuple((_cut(setting), dim(_cut(word))) for setting, word in rows[:_MOST])
         yield _section(title, Grid(("text", "text"), cells), len(rows), opened=True)
 
 
 def _joined(title: str, names: Sequence[str]) -> Iterator[Section]:
-    """Yield settings one after the other in lines."""
+    """Yield settings in running lines."""
     if names:
         yield _section(title, Names(tuple(map(_cut, names[:_MOST]))), len(names))
 
 
 def _section(title: str, shown: Block, count: int, *, opened: bool = False) -> Section:
-    """Return settings below a title, and how many are not shown."""
+    """Return settings below a title, and the number of hidden ones."""
+    # A hostile or generated file must not flood the page.
     settings = counted(count - _MOST, "setting")
-    more = [dim(f"and {settings} more, which --format json lists")] * (count > _MOST)
+    more = [dim(f"and {settings} more (--format json)")] * (count > _MOST)
     return Section(title, (shown, *more), counted(count, "setting"), opened)
 
 
 def _summary(launch: Launch, file: str) -> dict[str, str]:
-    """Return what a file says in words, by label.
+    """Return the content of a file in words, by label.
 
     Raises:
-        SpecError: For an execution or a model that no record can hold.
+        SpecError: For an invalid execution or model.
     """
     asked = inputs.asked_execution(launch.execution)
     whole = asked.execution
@@ -95,7 +96,7 @@ def _summary(launch: Launch, file: str) -> dict[str, str]:
 
 
 def _served(launch: Launch) -> dict[str, str]:
-    """Return what a command of an engine says in words, by label; fields whose value is open are left out."""
+    """Return the content of an engine's command in words, by label; unresolved fields are left out."""
     fields = launch.deployment
     split = {"TP": "tensor_par", "PP": "pipeline_par", "EP": "expert_par"}
     ranks = " ".join(f"{s} {fields[n]}" for s, n in split.items() if fields[n] > 1 or s == "TP")
@@ -105,7 +106,7 @@ def _served(launch: Launch) -> dict[str, str]:
     types += [] if experts == "same" else [f"experts {experts}"]
     most, budget = fields["max_batch"], fields["token_budget"]
     batch = [f"{most:,} sequences at most" if most else "as many sequences as fit"]
-    batch.append(f"passes of {budget:,} tokens" if budget else "prompts in passes of their own")
+    batch.append(f"passes of {budget:,} tokens" if budget else "prompts in separate passes")
     if fields.get("draft", "none") != "none":
         batch.append(f"drafts by {fields['draft']}")
     found = {"version": f"written for {launch.dialect.version}"}
@@ -115,14 +116,15 @@ def _served(launch: Launch) -> dict[str, str]:
     found["types"] = ", ".join((*types, f"cache {fields['kv_dtype']}"))
     found["batch"] = ", ".join(batch)
     if (share := fields.get("memory_fraction")) is not None:
-        found["cache"] = f"{share:.3g} of what is free beside weights, activations and reserve"
+        found["cache"] = f"{share:.3g} of the memory left by weights, activations and reserve"
     return found
 
 
 def _model_words(document: Mapping[str, Any], file: str) -> str:
-    """Return a model in words: its name in the catalog, or its shape and parameters."""
+    """Return a model in words: its catalog name, or its shape and parameters."""
+    # A model of the catalog needs no description.
     if document.keys() == {"name"}:
-        return f"{document['name']} of the catalog"
+        return f"{document['name']} from the catalog"
     try:
         model = inputs.model(document)
     except SpecError as error:

@@ -1,4 +1,4 @@
-"""The operators of a block as a table: where its time goes, and what it keeps in memory."""
+"""Table of the operators of a block: their times, and the memory they keep."""
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
@@ -14,7 +14,7 @@ Units = Sequence[tuple[float, str]]
 """Factor and name of the unit of each column."""
 
 WIDE = 120
-"""Width from which a table also shows arithmetic, traffic and a bar."""
+"""Minimum width for arithmetic, traffic and bars."""
 
 TIMES = ((1e-3, 1e6, "us"), (1.0, 1e3, "ms"), (float("inf"), 1.0, "s"))
 SIZES = ((2.0**20, 2.0**-10, "KiB"), (2.0**30, 2.0**-20, "MiB"), (float("inf"), 2.0**-30, "GiB"))
@@ -27,9 +27,9 @@ COUNTS = (
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A column: its heading, the members of a layer that it adds up, and the units to choose from.
+    """Column of the table: its heading, the members of a layer that it sums, and possible units.
 
-    Members of members are named with a point: ``time.forward``.
+    Nested members have a dotted name: ``time.forward``.
     """
 
     title: str
@@ -65,7 +65,7 @@ QUANTITIES = (
 
 
 def layers_section(layers: Sequence[Layer], *, training: bool) -> Section:
-    """Return the layers of a block of one kind; a wide page also has their arithmetic, their traffic and bars.
+    """Return the layers of a block of one kind; wide pages add arithmetic, traffic and bars.
 
     Args:
         layers: The published members of every layer.
@@ -94,10 +94,10 @@ def operator_grid(
 
     Args:
         operators: The published members of every operator.
-        groups: Columns; the columns of a group have one unit.
+        groups: Groups of columns; the columns of a group share a unit.
         titles: The titles of the groups.
         total: Label of the sum over all operators.
-        shares, bars: Show the share of each operator in the first group, of times; and a bar of it.
+        shares, bars: Show the share of each operator in the first group (times), and a bar of it.
     """
     shown = [quantity for group in groups for quantity in group]
     units = group_units(groups, operators)
@@ -105,6 +105,7 @@ def operator_grid(
 
     def texts(name: str, numbers: Sequence[int]) -> list[str]:
         time = sum(busy[i] for i in numbers)
+        # A dash distinguishes an exact 0 from a small share.
         share = [percent(time / sum(busy)) if time else "-"] if shares else []
         return [name, *cells(shown, units, [operators[i] for i in numbers]), *share]
 
@@ -131,7 +132,8 @@ def operator_grid(
 
 
 def split_name(layer: Layer) -> tuple[str, str]:
-    """Return which half of a block an operator belongs to, and its name there."""
+    """Return the half of a block (attention or MLP) of an operator, and the operator's name in it."""
+    # Operators are named HALF_OPERATOR, such as AttnBlock_Query.
     half, _, name = str(layer["name"]).partition("_")
     return half, name
 
@@ -142,13 +144,13 @@ def by_kind(layers: Sequence[Layer]) -> list[list[Layer]]:
 
 
 def kind_of(layers: Sequence[Layer]) -> str:
-    """Name the kind of block that layers are of, and how many there are of it where it is not the only one."""
+    """Return the kind of block of some layers, and its number of blocks if there are several kinds."""
     one = layers[0] if layers else {}
     return f"block of {one['blocks']:,} ({one['kind']})" if "kind" in one else "block"
 
 
 def timed_quantities(layers: Sequence[Layer], *, training: bool) -> list[Quantity]:
-    """Return the times that layers of a block have; of the network exposed tensor-parallel time, inside a chunk."""
+    """Return the times of layers of a block; for the network, exposed tensor-parallel time inside a chunk."""
     passes = ("fw", "bw") if training else ("fw",)
     names = tuple(f"baseblock_{one}_tp_comm_time_exposed" for one in passes)
     network = Quantity("network", names, TIMES)
@@ -157,12 +159,12 @@ def timed_quantities(layers: Sequence[Layer], *, training: bool) -> list[Quantit
 
 
 def group_units(groups: Sequence[Sequence[Quantity]], layers: Sequence[Layer]) -> Units:
-    """Choose the unit of the largest for all quantities of a group."""
+    """Return a unit for each quantity: within a group, the unit of the largest value."""
     return [min(one.scale(layers) for one in group) for group in groups for _ in group]
 
 
 def cells(shown: Sequence[Quantity], units: Units, layers: Sequence[Layer]) -> list[str]:
-    """Write the sum over some layers of every column; a dash is exactly nothing."""
+    """Write the sum over some layers for every column; a dash means exactly 0."""
     sums = [sum(quantity.value(layer) for layer in layers) for quantity in shown]
     return [
         f"{value * factor:,.3f}" if value else "-"

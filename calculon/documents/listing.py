@@ -1,4 +1,4 @@
-"""What is shipped, and how far the model is from measurements, as data frames."""
+"""Catalog, validation errors and measured evidence, as data frames and contexts."""
 
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 def catalog(
     kind: str, *words: str, family: str | None = None, where: str | None = None
 ) -> "pd.DataFrame":
-    """List what comes with calculon, as ``calculon catalog KIND --format csv`` does.
+    """List the catalog, as ``calculon catalog KIND --format csv`` does.
 
     Args:
         kind: ``models``, ``systems``, ``executions``, ``presets`` or ``studies``.
-        words: Only names that have one of these in them.
-        family: Only models or systems with this text in their family: ``"llama"``, ``"hopper"``.
+        words: Only names that contain one of these.
+        family: Only models or systems whose family contains this text: ``"llama"``, ``"hopper"``.
         where: Only rows that meet a condition on columns: ``"memory >= 100 and domain == 72"``.
 
     Returns:
-        A row for each, with its ``name``, which all functions take; memory is in GiB, rates in the units of their
-        columns' names.
+        A row for each entry, with its ``name``, which all functions accept; memory in GiB, rates in the units of their
+        column names.
 
     Raises:
-        SpecError: For another kind, for a family that is none, and for a text that is no condition.
+        SpecError: For another kind, an unknown family, and an invalid condition.
 
     Examples:
         >>> from calculon import catalog
@@ -54,17 +54,17 @@ def validate(study: str = "", *, edition: str = CORRECTED) -> "pd.DataFrame":
     """Compare the model with published measurements, as ``calculon validation --format csv`` does.
 
     Args:
-        study: A study, or a folder of some; by default all, which takes a while; ``validation/studies.md`` lists them.
+        study: A study, or a folder of studies; by default all (takes a while); ``validation/studies.md`` lists them.
         edition: Edition of the cost model.
 
     Returns:
-        A row for each measured value: what was measured and estimated in its unit, the error in percent; of a step
-        time ``low`` and ``high`` of the 90 % interval of the prediction; the probability that the plan ``fits``; of a
-        whole step its source and class, and whether the measured time is ``inside`` of the interval that all other
-        sources give.
+        A row for each measured value: the measured and estimated value in its unit, the error in percent; for step
+        times ``low`` and ``high`` of the 90 % prediction interval; the probability that the plan ``fits``; for whole
+        steps source and class, and True if the measured time is ``inside`` the interval derived from all other
+        sources.
 
     Raises:
-        SpecError: For a study or an edition that there is not.
+        SpecError: For an unknown study or edition.
 
     Examples:
         >>> from calculon import validate
@@ -78,15 +78,15 @@ def validate(study: str = "", *, edition: str = CORRECTED) -> "pd.DataFrame":
 
 
 def evidence(file: str) -> AbstractContextManager[None]:
-    """Let intervals rest on measured steps of your own, too, until the block ends: in all that is computed and shown.
+    """Use your own measured steps as further evidence of intervals, in everything until the block ends.
 
-    Predicted values do not change. Steps that have much in common with an execution move and narrow its interval most.
+    Predicted values do not change. Steps similar to an execution move and narrow its interval most.
 
     Args:
-        file: A CSV with one training step a row, as ``calculon lv --rows`` takes it.
+        file: CSV with one training step per row, as for ``calculon lv --rows``.
 
     Raises:
-        SpecError: For a file that cannot be read, or a cell that means nothing; names file, line and column.
+        SpecError: For an unreadable file or an invalid cell, with file, line and column.
 
     Examples:
         >>> import calculon
@@ -98,6 +98,6 @@ def evidence(file: str) -> AbstractContextManager[None]:
 
 def _frame(table: Table) -> "pd.DataFrame":
     """Return a table with all its columns and raw values."""
-    import pandas as pd  # only for people who want frames
+    import pandas as pd  # optional dependency
 
     return pd.DataFrame(table.records(), columns=[column.key for column in table.columns])

@@ -1,4 +1,4 @@
-"""The optional fields of a model file in words."""
+"""Optional fields of a model file in words."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -42,11 +42,11 @@ _PARTS = {
 }
 
 _LETTERS = {"M": "linear attention", "*": "attention", "-": "MLP", "E": "experts"}
-"""Parts of blocks, by their letters."""
+"""Parts of blocks, by letter."""
 
 
 def _of_parts(letters: str) -> str:
-    """Say how many blocks are which part.
+    """Return the number of blocks per part.
 
     >>> _of_parts("M-M*-")
     'each block one part: 2 linear attention, 1 attention, 2 MLP'
@@ -75,7 +75,7 @@ _WORDS: dict[str, Callable[[Any], str]] = {
     "full_attention_every": lambda blocks: f"full attention in 1 of {blocks:,} blocks",
     "chunked_window": lambda _: "windows restart",
     "attention_sinks": lambda _: "attention sinks",
-    "attention_gate": lambda _: "gate of attention",
+    "attention_gate": lambda _: "attention gate",
     "linear_attention": _LINEAR.__getitem__,
     "layer_pattern": _of_parts,
     "linear_key_heads": lambda heads: counted(heads, "key head"),
@@ -90,15 +90,15 @@ _WORDS: dict[str, Callable[[Any], str]] = {
     "ssm_conv": lambda tokens: f"convolution over {counted(tokens, 'token')}",
     "ssm_chunk": lambda tokens: f"chunks of {counted(tokens, 'token')}",
     "num_experts": lambda experts: counted(experts, "expert"),
-    "experts_per_token": lambda experts: f"{experts:,} of each token",
+    "experts_per_token": lambda experts: f"{experts:,} per token",
     "expert_feedforward": lambda width: f"experts of {width:,}",
     "shared_feedforward": lambda width: f"shared experts of {width:,}",
-    "shared_gate": lambda _: "gate of shared experts",
+    "shared_gate": lambda _: "shared-expert gate",
     "moe_latent": lambda width: f"routed experts in a latent of {width:,}",
     "first_k_dense": lambda blocks: f"{counted(blocks, 'dense block')} first",
     "moe_layer_freq": lambda blocks: f"experts in 1 of {blocks:,} blocks",
     "router_groups": lambda groups: f"{groups:,} groups of experts",
-    "router_group_topk": lambda groups: f"{groups:,} of them for each token",
+    "router_group_topk": lambda groups: f"{groups:,} of them per token",
     "vocab": lambda tokens: f"vocabulary of {tokens:,}",
     "tied": lambda _: "tied head",
     "positions": lambda rows: f"{rows:,} learned positions",
@@ -108,10 +108,10 @@ _WORDS: dict[str, Callable[[Any], str]] = {
 
 
 def details(model: Mapping[str, Any]) -> Iterator[str]:
-    """Name the optional fields that a model states.
+    """Yield the optional fields that a model states.
 
     Args:
-        model: The fields of a model file; optional ones only where they differ from their default.
+        model: Fields of a model file; optional ones only if they differ from their defaults.
     """
     yield from (words(model[field]) for field, words in _WORDS.items() if field in model)
     if biases := [words for field, words in _BIASES.items() if field in model]:

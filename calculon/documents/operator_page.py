@@ -1,4 +1,4 @@
-"""The page of one block: its operators pass by pass, their collectives, and the sums that an estimate reports."""
+"""Page of one block: its operators by pass, their collectives, and the sums that an estimate reports."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -31,7 +31,7 @@ from calculon.render.document import Block, ByWidth, Document, Grid, Section, bo
 from calculon.render.texts import counted, seconds
 
 SIDE_BY_SIDE = 160
-"""Width from which times, arithmetic and traffic are side by side."""
+"""Minimum width for times, arithmetic and traffic in adjacent columns."""
 
 PASSES = {
     "forward": "forward",
@@ -39,10 +39,10 @@ PASSES = {
     "weight_grad": "wgrad",
     "recompute": "recompute",
 }
-"""Titles of the passes, as statistics name them."""
+"""Titles of the passes, as in names of statistics."""
 
 PASS_WORDS = PASSES | {"activation_grad": "input gradients", "weight_grad": "weight gradients"}
-"""Words for the passes, for those who do not know statistics."""
+"""Titles of the passes for readers who do not know the statistics."""
 
 _EXPLAINED = "forward, gradients of inputs (agrad) and weights (wgrad)"
 
@@ -85,7 +85,7 @@ def block_page(found: OneBlock) -> Document:
 
 
 def _microbatch(model: Model, execution: Execution) -> Iterator[str]:
-    """Yield the microbatch, the rows of experts and the options, each in a line, which may be empty."""
+    """Yield lines on the microbatch, the rows of experts and the options; a line may be empty."""
     micro, fields = execution.microbatch_size, execution.to_dict()
     length = execution.seq_length or model.seq_size
     tokens = micro * length
@@ -98,7 +98,7 @@ def _microbatch(model: Model, execution: Execution) -> Iterator[str]:
 
 
 class _Operators:
-    """The operators of a block of one kind."""
+    """Operators of a block of one kind."""
 
     def __init__(self, operators: Sequence[Layer]):
         self.operators = operators
@@ -111,7 +111,7 @@ class _Operators:
         self.passes = [p for p in PASSES if p == "forward" or any(one[p] for one in figures)]
 
     def _works(self, operator: Layer) -> bool:
-        """Whether an operator takes or keeps anything, or sends."""
+        """Return True if an operator takes time, keeps memory, or sends."""
         work = any(operator[kind][pass_] for pass_ in self.passes for kind, _, _ in _KINDS)
         return bool(work or operator["weights"] or operator["saved"] or operator["collectives"])
 
@@ -125,12 +125,13 @@ class _Operators:
             yield self._parts()
 
     def _by_pass(self) -> ByWidth:
-        """Return times, arithmetic and traffic by operator and pass: side by side, or below each other."""
+        """Return times, arithmetic and traffic by operator and pass: in adjacent columns, or in successive tables."""
         groups = [
             [Quantity(PASSES[pass_], (f"{kind}.{pass_}",), units) for pass_ in self.passes]
             for kind, _, units in _KINDS
         ]
         titles = [title for _, title, _ in _KINDS]
+        # Fused operators take no time of their own; if all are like this, show them anyway.
         operators = [one for one in self.operators if self._works(one)] or self.operators
         whole = operator_grid(operators, [*groups, _HELD], [*titles, "Memory"])
         first, *others = titles
@@ -145,7 +146,7 @@ class _Operators:
         return ByWidth(SIDE_BY_SIDE, (wide,), (Document("", parts=narrow),))
 
     def _collectives(self) -> Section:
-        """Return collectives: messages, bytes through each port, time on the link and exposed."""
+        """Return collectives: messages, bytes per port, time on the link and exposed time."""
         shown = [quantity for group in _SENT for quantity in group]
         units = group_units(_SENT, self.sent)
         rows: list[Row] = [
@@ -166,25 +167,26 @@ class _Operators:
         blocks: list[Block] = [ByWidth(SIDE_BY_SIDE, (grid,), (replace(grid, gap=1),))]
         if any("edge_collectives" in operator for operator in self.operators):
             blocks.append(
-                dim("Blocks next to a pipeline transfer split theirs: --output has them.")
+                dim("Blocks next to a pipeline transfer split their collectives; see --output.")
             )
-        remark = "full arrays, and what passes through each port"
+        remark = "full arrays, and bytes through each port"
         return Section("Collectives", tuple(blocks), remark)
 
     def _parts(self) -> Section:
-        """Add up what router, dispatch, experts and their like take of a block with experts."""
+        """Sum the times of router, dispatch, experts and the other parts of a block with experts."""
         parts: dict[str, dict[str, Any]] = {}
         for one in self.operators:
             row = parts.setdefault(one["part"], {"computing": 0.0, "sending": 0.0})
             row["computing"] += sum(one["time"].values())
             row["sending"] += sum(sent["time"] for sent in one["collectives"])
+        # Sorting is stable: parts keep their order, and "other" comes last.
         ordered = sorted(parts.items(), key=lambda one: one[0] == "other")
         told = [{"part": part, **times} for part, times in ordered if any(times.values())]
-        remark = "all passes, sending before any of it is hidden"
+        remark = "all passes, communication before overlap"
         return Section("Experts", (experts_table(told, Digits()),), remark)
 
     def _sums(self) -> Section:
-        """Add the passes up: computation, and exposed collectives."""
+        """Sum the passes: computation, and exposed collectives."""
         times = {
             PASSES[pass_]: (
                 sum(operator["time"][pass_] for operator in self.operators),
@@ -206,7 +208,7 @@ class _Operators:
 
 
 def _experts(execution: Mapping[str, Any]) -> str:
-    """Return the split of experts, where it is another one than that of other layers."""
+    """Return the split of experts, if it differs from the split of other layers."""
     if not spreads_experts(execution):
         return ""
     return f", EP {execution.get('expert_par', 1):,}, ETP {expert_width(execution):,}"

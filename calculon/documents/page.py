@@ -1,7 +1,7 @@
-"""The page of one result: the question, and where time, memory and messages go; in a terminal and in a report.
+"""Page of one result: the question, time, memory and communication; for terminals and reports.
 
-Every table is sorted by size; bars of times are drawn against the longest, those of memory against the capacity (unless
-next to nothing is used). Zeros stay out of the way, and so does everything that a file does not tell.
+Tables are sorted by size. Bars of times are relative to the longest, bars of memory to the capacity (unless almost
+nothing is used). Zeros are left out, and so is everything that a file does not contain.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -37,7 +37,7 @@ from calculon.render.document import (
 from calculon.render.texts import bandwidth, level_text
 
 SIDE_BY_SIDE = 144
-"""Width from which time is next to memory and communication."""
+"""Minimum width for time next to memory and communication."""
 
 PARTS = {
     "fw_time": ("forward computation", "computing"),
@@ -51,13 +51,13 @@ PARTS = {
     "tp_comm_exposed_time": ("tensor-parallel traffic", "communicating"),
     "pp_comm_exposed_time": ("pipeline-parallel traffic", "communicating"),
     "dp_comm_exposed_time": ("data-parallel traffic", "communicating"),
-    "host_time": ("work of the host", "waiting"),
+    "host_time": ("host work", "waiting"),
     **{
         f"{axis.name}_comm_exposed_time": (f"{axis.kind}-parallel traffic", "communicating")
         for axis in FURTHER_AXES
     },
 }
-"""Words and group of every part of the iteration time."""
+"""Label and group of every part of the iteration time."""
 
 GROUP_COLORS = {
     "computing": "blue",
@@ -74,7 +74,7 @@ LINKS = (
     ("data-parallel", "data_par", "dp_comm"),
     *((f"{axis.kind}-parallel", axis.degree, f"{axis.name}_comm") for axis in FURTHER_AXES),
 )
-"""Words, degree and statistics of every kind of traffic."""
+"""Label, degree and statistics of every kind of traffic."""
 
 
 def estimate_page(result: Result) -> Document:
@@ -89,6 +89,7 @@ def estimate_page(result: Result) -> Document:
     traffic = (traffic_section(result), groups_section(result.groups, result.domains))
     columns = (time, (*_memory(result), *traffic))
     training = result.execution is None or bool(result.execution["training"])
+    # The evidence interval replaces the residual interval as the headline; both are shown if both exist.
     label = "interval" if result.interval is None else "kernels alone"
     parts = (
         key_figures(result),
@@ -109,6 +110,7 @@ def short_estimate_page(result: Result) -> Document:
     lead = labelled({name: texts[name] for name in ("split", "batch")})
     basis = short_basis(str((result.belief or {})["basis"]))
     said = (f"{label}: {text}" for label, text in remarks(result.belief or {}))
+    # The short page keeps only the two warnings that change decisions.
     notes = tuple(text for text in said if text.startswith((ABOVE, TIGHT)))
     parts = (
         Section("", (short_figures(result), *notes)),
@@ -120,7 +122,7 @@ def short_estimate_page(result: Result) -> Document:
 
 
 def interval_texts(interval: Mapping[str, Any]) -> dict[str, str]:
-    """Name level (rounded down) and ends of an interval, the parts that it is from, and those that it leaves out."""
+    """Return level (rounded down) and ends of an interval, the parts with residuals, and the parts without."""
     ends = f"{level_text(interval)}: {duration(interval['low'])} to {duration(interval['high'])}"
     parts = ", ".join(dict.fromkeys(one["part"] for one in interval["parts"]))
     texts = {"interval": f"{ends}, from residuals of {parts}", "method": interval["method"]}
@@ -150,7 +152,7 @@ def time_section(result: Result) -> Section:
 
 
 def exposed_grid(result: Result) -> Grid | None:
-    """Return the collectives and transfers that an iteration waits for, largest first."""
+    """Return the exposed collectives and transfers of an iteration, largest first."""
     times = {
         name: time
         for name, time in sorted(result.times().items(), key=lambda item: -item[1])
@@ -165,12 +167,13 @@ def _time_rows(result: Result, times: Mapping[str, float]) -> Iterator[Row]:
     longest, texts = max(times.values()), digits.seconds(times.values(), total)
     for (name, time), text in zip(times.items(), texts, strict=True):
         label, group = PARTS[name]
+        # Relative to the longest part, so that small parts remain visible.
         bar = Bar((Share(time / longest, GROUP_COLORS[group]),))
         yield label, text, digits.share(time / total), bar
 
 
 def _groups(times: dict[str, float], total: float) -> Swatches:
-    """Return the share of each group of parts, most first, which is the legend of the bars."""
+    """Return the share of each group of parts, largest first: the legend of the bars."""
     groups = dict.fromkeys(GROUP_COLORS, 0.0)
     for name, time in times.items():
         groups[PARTS[name][1]] += time
@@ -178,23 +181,25 @@ def _groups(times: dict[str, float], total: float) -> Swatches:
         tuple(
             (GROUP_COLORS[group], f"{group} {time / total * 100:.0f} %")
             for group, time in sorted(groups.items(), key=lambda item: -item[1])
-            if time / total >= 0.005
+            if time / total >= 0.005  # a smaller share would be written as 0 %
         )
     )
 
 
 def _memory(result: Result) -> list[Section]:
-    """Return the memory of both tiers, by kind, against what is usable of them as far as that is known."""
+    """Return the memory of both tiers by kind, relative to the usable memory if it is known."""
     capacities, digits = result.capacities or (0.0, 0.0), result.digits
     sections: list[Section] = []
     for tier, (kinds, there) in enumerate(zip(result.memory(), capacities, strict=True)):
         used = sum(kinds.values())
         name = f"Memory, tier {tier + 1}"
         whole = result.inputs.machine.capacities[tier] if result.inputs else there
+        # Usable memory is only named if the system withholds a part of the capacity.
         most = digits.capacity(there) + " usable" * (there != whole)
         if used == 0:
             if there and sections:
                 unused = (bold(name), f": unused ({most})")
+                # An unused tier is one line of the previous section, not a section of its own.
                 sections[-1] = replace(sections[-1], blocks=(*sections[-1].blocks, unused))
             continue
         remark = digits.gib(used)
@@ -210,13 +215,14 @@ def _memory(result: Result) -> list[Section]:
 
 
 def memory_grid(kinds: Mapping[str, float], there: float, digits: Digits) -> Grid:
-    """Return the kinds of memory, largest first, and their sum, against what is usable if that is known."""
+    """Return the kinds of memory, largest first, and their sum, relative to the usable memory if it is known."""
     return _bars(_memory_rows(kinds, there, digits))
 
 
 def _memory_rows(kinds: Mapping[str, float], there: float, digits: Digits) -> Iterator[Row]:
     """Yield the kinds of memory, largest first, and their sum."""
     used = sum(kinds.values())
+    # Below 5 % of the capacity, bars relative to it would be invisible.
     scale = there if used > there / 20 and there else max(kinds.values())
 
     def row(kind: str, size: float) -> tuple[str, str, str]:
@@ -235,13 +241,13 @@ def _memory_rows(kinds: Mapping[str, float], there: float, digits: Digits) -> It
 
 
 def traffic_degrees(result: Result) -> list[str]:
-    """Return the degree of each kind of parallelism that sends anything, in the order of :func:`traffic`."""
+    """Return the degrees of the kinds of parallelism that send anything, in the order of :func:`traffic`."""
     ends = ("link_time", "exposed_time")
     return [degree for _, degree, key in LINKS if any(result.value(f"{key}_{end}") for end in ends)]
 
 
 def traffic(result: Result) -> list[tuple[str, str, float, float]]:
-    """Return words, network, time on the link and exposed time of each kind of parallelism that sends anything."""
+    """Return label, network, time on the link and exposed time of each kind of parallelism that sends anything."""
     found = (
         (
             words,
@@ -255,7 +261,7 @@ def traffic(result: Result) -> list[tuple[str, str, float, float]]:
 
 
 def _network_text(inputs: Inputs | None, degree: str) -> str:
-    """Name the network of a degree of parallelism and its achieved bandwidth, when the system is known."""
+    """Return the network of a degree of parallelism and its achieved bandwidth, if the system is known."""
     if inputs is None:
         return ""
     number = inputs.networks[degree]
@@ -273,6 +279,7 @@ def traffic_section(result: Result) -> Section:
     legend = Legend("{} exposed {} hidden")
     rows: list[Row] = [("", "", dim("on link"), dim("exposed"), legend)]
     for words, network, link, out in several:
+        # Exposed time may exceed the time on the link, for example by waiting.
         hidden = max(0.0, link - out)
         pieces = Share(out / longest, "vermilion"), Share(hidden / longest, "grey", solid=False)
         texts = digits.seconds([link, out], longest if digits.spread else total)

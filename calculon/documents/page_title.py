@@ -1,4 +1,4 @@
-"""The title of a page, and what a reader must know about the machine before believing any number below it."""
+"""Titles of pages, with warnings about unmeasured machines and borrowed figures."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -19,13 +19,13 @@ def titled(
     lead: tuple[Block, ...] = (),
     parts: Iterable[Block] = (),
 ) -> Document:
-    """Return a document whose title says what a reader must know about its machines.
+    """Return a document whose title contains the warnings about its machines.
 
     Args:
-        title, terms: What it is about; edition and preset, as in ``edition corrected, megatron-lm``; may be empty.
-        *machines: The system of the question, for each machine: its provenance (:meth:`Provenance.to_dict`), and the
-            note on a word for several systems, if there is one.
-        lead, parts: As of a :class:`~calculon.render.document.Document`.
+        title, terms: Subject; edition and preset, for example ``edition corrected, megatron-lm``; may be empty.
+        *machines: Systems of the question: provenance (:meth:`Provenance.to_dict`), and the
+            note on a name that matches several systems, if any.
+        lead, parts: As in :class:`~calculon.render.document.Document`.
     """
     notes = ", ".join(filter(None, (terms, _unmeasured(machines))))
     known: list[Block] = []
@@ -39,12 +39,12 @@ def titled(
 
 
 def machine_of(system: System) -> Mapping[str, Any]:
-    """Return what :func:`titled` says about a system: its provenance, and the note on a word for several."""
+    """Return a system as :func:`titled` expects it: its provenance, and the note on an ambiguous name."""
     return {**system.provenance.to_dict(), "name": system.name, "note": note_on(system)}
 
 
 def machine_notes(machine: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what a reader must know about a machine, in phrases: that it was never measured, and what it borrows.
+    """Yield warnings about a machine, in phrases: that it was never measured, and the figures it borrows.
 
     The machine is its provenance as plain data (:meth:`Provenance.to_dict`).
     """
@@ -55,13 +55,13 @@ def machine_notes(machine: Mapping[str, Any]) -> Iterator[str]:
 
 
 def machine_sentences(machine: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the notes on a machine as lines of their own, for output without a title."""
+    """Yield the notes on a machine as separate lines, for output without a title."""
     for note in machine_notes(machine):
         yield f"{note[0].upper()}{note[1:]}"
 
 
 def lettered_notes(letters: str, machines: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the notes on the machines of compared results, each behind the letters of its results."""
+    """Yield the notes on the machines of compared results, each after the letters of its results."""
     found: dict[str, list[str]] = {}
     for letter, machine in zip(letters, machines, strict=True):
         if words := "; ".join(machine_notes(machine)):
@@ -71,12 +71,12 @@ def lettered_notes(letters: str, machines: Iterable[Mapping[str, Any]]) -> Itera
 
 
 def borrowed_words(machine: Mapping[str, Any]) -> str:
-    """Return the figures that a machine borrows, and from which; empty if none."""
+    """Return the figures that a machine borrows, and from which machine; empty if none."""
     return Provenance(borrowed=machine.get("borrowed", {})).in_words
 
 
 def _unmeasured(machines: tuple[Mapping[str, Any], ...]) -> str:
-    """Return the note for the machines that were never measured, with their names if there are several machines."""
+    """Return the note on machines that were never measured, with their names if there are several machines."""
     never = [one for one in machines if one.get("unmeasured")]
     if not never:
         return ""

@@ -1,4 +1,4 @@
-"""The page of a plan: the best one in words and figures, alternatives, other counts, and the user's own plan."""
+"""Page of a plan: the best plan in words and figures, alternatives, other processor counts, and the user's plan."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -51,36 +51,36 @@ from calculon.render.texts import counted, gibibytes, token_count
 from calculon.search.override_checks import COMMAND_LINE
 
 Usual = Callable[[Mapping[str, Any]], Mapping[str, Any]]
-"""What a preset says of the fields of an execution (:meth:`calculon.declarations.presets.Preset.usual`)."""
+"""Function of the values that a preset gives to fields (:meth:`calculon.declarations.presets.Preset.usual`)."""
 
 _LEAST_RATIO = 1e-4
-"""Relative difference of two times below which neither is longer."""
+"""Relative difference below which two times count as equal."""
 
 _ITEM = "  - "
-"""Beginning of the lines of a list."""
+"""Prefix of list items."""
 
 _SHOWN = 6
 
 
 _OTHERS = 2
-"""Plans other than the best on a short page: the fastest, if it is riskier, and the best of other splits."""
+"""Number of other plans on a short page: the fastest, if it is riskier, and the best of other splits."""
 
 _OF_THE_MACHINE = ("the spread between", "residuals of kernels", "kernels of")
-"""Beginnings of what an interval rests on that the title of a page says: whether the machine was measured."""
+"""Prefixes of clauses about measurements of the machine, which the page title reports already."""
 
 
 def plan_page(answer: Answer, *, short: bool = False) -> Document:
-    """Return the page of an answer; a `short` one has the plan, its figures, others, and what is assumed."""
+    """Return the page of a plan result; a `short` one has the plan, its figures, alternatives and assumptions."""
     page = _PlanPage(answer)
     return page.short() if short else page.document()
 
 
 _FIGURES = {"time": "time", "mfu": "MFU", "days": "days"}
-"""Columns of other plans on a short page."""
+"""Figures of other plans on a short page, with their titles."""
 
 
 class _PlanPage:
-    """The sections of the page of an answer."""
+    """Builder of the page of a plan result."""
 
     def __init__(self, answer: Answer):
         self.answer = answer.to_dict()
@@ -104,7 +104,7 @@ class _PlanPage:
         return f"Plan for {stated_name(self.asked['model'])} on {procs}"
 
     def short(self) -> Document:
-        """Return the page in about 20 lines: notes on the machine are among what is assumed."""
+        """Return the page in about 20 lines, with notes on the machine among the assumptions."""
         best = (
             self._best_in_short(self.best) if self.best is not None else self._nothing(short=True)
         )
@@ -118,7 +118,7 @@ class _PlanPage:
         )
 
     def _best_in_short(self, best: Result) -> Section:
-        """Return the best plan with its time, utilization, days, dollars, and memory."""
+        """Return the best plan with time, utilization, days, dollars, and memory."""
         whole = self._best(best, short=True)
         (grid,) = (block for block in whole.blocks if isinstance(block, Grid))
         training, money = self.plans["0"]["training"], bool(self.asked["tokens"])
@@ -127,9 +127,10 @@ class _PlanPage:
         return replace(whole, blocks=(*blocks, *self._above_risk()))
 
     def _others(self) -> Section:
-        """Return the fastest plan of all, the next best splits, and the best plans on other numbers of processors."""
+        """Return the fastest plan, the next best splits, and the best plans for other processor counts."""
         here = self.asked["num_procs"][0]
         fastest = self.answer["fastest"]
+        # Risky but faster plans come first, because users ask for them.
         named = [] if fastest is None else [("faster, riskier: ", fastest)]
         left = _OTHERS - len(named)
         named += [("", one) for one in list(self.plans.values())[1 : 1 + left]]
@@ -148,8 +149,9 @@ class _PlanPage:
         return Section("", (Table(columns, rows),), opened=True)
 
     def _other(self, name: str, plan: Plain) -> dict[str, str]:
-        """Return the row of a plan that is not the best."""
+        """Return the row of an alternative plan."""
         if "execution" not in plan:
+            # Counts without a plan keep a row, so that users see that they were tried.
             empty = dict.fromkeys(("memory", "fits", *_FIGURES), "-")
             return {"plan": name, **empty}
         fits = plan["stats"][FITS]
@@ -161,8 +163,9 @@ class _PlanPage:
         }
 
     def _assumed(self) -> str:
-        """Return what is assumed, with the options that change it, and how to see everything."""
+        """Return the assumptions, the options that change them, and the option that shows everything."""
         note = self.asked["system"].get("note")
+        # The note of the title ("x: SXM; also PCIe") becomes a clause ("x is SXM (not PCIe)").
         words = [note.replace(":", " is", 1).replace("; also ", " (not ") + ")"] if note else []
         if borrowed := borrowed_words(self.asked["system"]):
             words.append(borrowed)
@@ -174,7 +177,7 @@ class _PlanPage:
         return printable(f"{assumed}{self._rests()}-v: everything.")
 
     def _rests(self) -> str:
-        """Return what the interval rests on, in short."""
+        """Return the evidence of the prediction interval in short."""
         basis = self.answer.get("belief", {}).get("basis", "")
         clauses = [
             one for one in short_basis(basis).split("; ") if not one.startswith(_OF_THE_MACHINE)
@@ -194,7 +197,7 @@ class _PlanPage:
             yield self._alternatives(self.best.digits.closer)
         yield from (self._counts(), self._mine(), self._waterfall(), self._settings())
         if "belief" in self.answer:
-            # the remark stands below the headline
+            # The remark is already below the headline.
             yield how_sure_section({**self.answer["belief"], "remark": ""})
         if self.asked["tokens"]:
             price = self.plans["0"]["training"]["price"] if self.plans else None
@@ -210,15 +213,16 @@ class _PlanPage:
         tried, fit = self.answer["tried"], self.answer["feasible"]
         return {
             "framework": printable(self.preset.words),
-            "batch": f"{batch} = {tokens} tokens a step",
+            "batch": f"{batch} = {tokens} tokens per step",
             "assumed": printable(", ".join(assumed)),
             "tried": f"{counted(tried, 'plan')}, of which {fit:,} fit",
         }
 
     def _nothing(self, *, short: bool = False) -> Section:
-        """Return why no plan fits, and a list of what would make one fit."""
+        """Return the reasons why no plan fits, and a list of changes that would make one fit."""
         assert self.unfit is not None
         lines = (self.unfit.in_short if short else self.unfit.lines)(COMMAND_LINE)
+        # List items become a grid, whose texts wrap with a hanging indent.
         texts: list[Block] = [line for line in lines if not line.startswith(_ITEM)]
         items = [("-", line.removeprefix(_ITEM)) for line in lines if line.startswith(_ITEM)]
         if items:
@@ -246,6 +250,7 @@ class _PlanPage:
         gib = best.digits.gib
         used = best.value("proc_mem_tier1_cap_req")
         there = (best.capacities or (0.0, 0.0))[0]
+        # Four kinds of memory cover nearly everything; the rest is on the page of the estimate.
         kinds = sorted(best.memory()[0].items(), key=lambda item: -item[1])[:4]
         parts = ", ".join(f"{kind} {gib(size)}" for kind, size in kinds if size > 0)
         left, risk = best.digits.left(there - used), risk_words(best.fits)
@@ -254,14 +259,14 @@ class _PlanPage:
         return Section("Memory", blocks, remark)
 
     def _fastest(self) -> Iterator[Line]:
-        """Name the fastest plan and its risk, if it is not the recommended one; or say that none is within the risk."""
+        """Yield a note if all plans are too risky, and the fastest plan and its risk if another is recommended."""
         yield from self._above_risk()
         if (fastest := self.answer["fastest"]) is not None:
             about = f"{_gib(fastest)} GiB, {_percent(self._longer(fastest))}, {risk_words(fastest['stats'][FITS])}"
             yield "Fastest: ", bold(self._words(fastest)), f" ({about})"
 
     def _above_risk(self) -> Iterator[str]:
-        """Say that no plan is within the risk, if the best is not."""
+        """Yield a note if even the best plan has more than the accepted risk of running out of memory."""
         fits, risk = self.plans["0"]["stats"][FITS], self.asked["risk"]
         if fits is not None and 1 - fits > risk:
             yield none_within(risk, fits)
@@ -275,10 +280,12 @@ class _PlanPage:
         blocks.append(f"Not distinguishable from the best by measured runs: {self._tie(tie)}")
         if tie["plans"] > 1:
             blocks.append(dim(f"{WHY_TIED}."))
-        return Section("Next best", tuple(blocks), "the best of each other split", opened=True)
+        return Section(
+            "Next best", tuple(blocks), "best plan for every other TP/PP/DP split", opened=True
+        )
 
     def _tie(self, tie: Plain) -> str:
-        """Say how many plans are not distinguishable from the best, and which is the simplest of them."""
+        """Return the number of plans that are not distinguishable from the best, and the simplest of them."""
         if tie["plans"] == 1:
             return "none but the best."
         said, simplest = f"{tie['plans']} plans", tie["simplest"]
@@ -286,12 +293,12 @@ class _PlanPage:
             return f"{said}; the best is the simplest."
         slower = _percent(self._longer(simplest)).removeprefix("+")
         words = ", ".join((degrees_words(simplest["execution"]), *self._changed(simplest)))
-        return f"{said}; the simplest of them ({slower} slower as predicted): {words}."
+        return f"{said}; the simplest ({slower} slower as predicted): {words}."
 
     def _table(self, plans: Sequence[Plain], digits: Digits) -> Table:
         columns = (
             Column("plan", "plan"),
-            Column("also", "other than the best", fold=True),
+            Column("also", "changes", fold=True),
             Column("memory", "GiB", right=True),
             Column("fits", "fits", right=True, drop=2),
             Column("time", "time", right=True),
@@ -326,7 +333,7 @@ class _PlanPage:
         )
         cells = [{"procs": f"{row['num_procs']:,}", **self._count(row)} for row in rows]
         tokens = token_count(self.asked["tokens_told"])
-        remark = f"the best plan on each count, same batch; days for {tokens} tokens"
+        remark = f"best plan for each processor count, same batch; days for {tokens} tokens"
         return Section("Processors", (Table(columns, cells),), remark, opened=True)
 
     def _count(self, row: Plain) -> dict[str, str]:
@@ -337,7 +344,7 @@ class _PlanPage:
         return {"plan": words, **self._figures(row)}
 
     def _figures(self, plan: Plain) -> dict[str, str]:
-        """Return time, rate of each processor, MFU and days of a plan, with the digits of its interval."""
+        """Return time, tokens/s per processor, MFU and days of a plan, with the digits that its interval allows."""
         stats, digits = plan["stats"], digits_of(plan["stats"])
         tokens = self._step_tokens(plan) / stats["total_time"]
         return {
@@ -348,16 +355,16 @@ class _PlanPage:
         }
 
     def _step_tokens(self, plan: Plain) -> int:
-        """Return the tokens of a step of a plan: the user's own may have another batch than the question."""
+        """Return the tokens per step of a plan; the user's plan may have another batch than the question."""
         tokens: int = round(plan["training"]["tokens"] / plan["training"]["steps"])
         return tokens
 
     def _token_rate(self, plan: Plain) -> float:
-        """Return the tokens that each processor of a plan computes a second."""
+        """Return the tokens/s of each processor of a plan."""
         return float(self._step_tokens(plan) / plan["stats"]["total_time"] / _processors(plan))
 
     def _same_step(self, one: Plain, other: Plain) -> bool:
-        """Return whether the times of two plans are of the same tokens on as many processors."""
+        """Return True if two plans train equally many tokens per step on equally many processors."""
         tokens = self._step_tokens(one) == self._step_tokens(other)
         return tokens and _processors(one) == _processors(other)
 
@@ -376,16 +383,16 @@ class _PlanPage:
         known, ends = self._figures(mine), duration_between(mine["stats"])
         tokens = token_count(mine["training"]["tokens"])
         said = (
-            f"{known['time']}{f' ({ends})' if ends else ''} a step, MFU {known['mfu']}, {_gib(mine)} GiB "
+            f"{known['time']}{f' ({ends})' if ends else ''} per step, MFU {known['mfu']}, {_gib(mine)} GiB "
             f"({risk_words(mine['stats'][FITS])}), "
-            f"{known['rate']} tokens/s each, {known['days']} days for {tokens} tokens"
+            f"{known['rate']} tokens/s per processor, {known['days']} days for {tokens} tokens"
         )
         return Section(
             "Mine", (said + self._against(mine),), self._words(mine) + where, opened=True
         )
 
     def _against(self, mine: Plain) -> str:
-        """Compare the user's own plan with the best; nothing if no plan fits."""
+        """Compare the user's plan with the best; empty if no plan fits."""
         if not self.plans:
             return ""
         best = self.plans["0"]
@@ -393,17 +400,19 @@ class _PlanPage:
             return ": the same plan as the best"
         if "order" not in mine:
             return ""
+        # Step times are only comparable for equal work; otherwise processor time per token is.
         if not self._same_step(mine, best):
             each = self._token_rate(best) / self._token_rate(mine) - 1
-            return f": {_percent(each)} processor time a token against the best"
+            return f": {_percent(each)} processor time per token compared with the best"
         return f": {against_words(self._longer(mine))}, {order_in_words(mine['order'])}"
 
     def _waterfall(self) -> Section | None:
-        """Return the changes from one's own plan to the best."""
+        """Return the changes from the user's plan to the best."""
         waterfall = self.answer.get("waterfall")
         if not waterfall or not waterfall["steps"]:
             return None
         ends = (self.answer["mine"], self.plans["0"])
+        # Both plans share their errors, so differences deserve more digits.
         digits = digits_of_differences(digits_of(one["stats"]) for one in ends if "stats" in one)
         untried = [f"{name}={plain(one)}" for name, one in self.answer["untried"].items()]
         options = " ".join(f"--add {one}" for one in untried)
@@ -412,7 +421,7 @@ class _PlanPage:
         return replace(section, blocks=(*section.blocks, *[dim(note)] * bool(untried)))
 
     def _settings(self) -> Section | None:
-        """Return what to change in one's own launch file."""
+        """Return the changes to the user's launch file."""
         settings = self.answer.get("settings")
         if not settings or not settings["changes"]:
             return None
@@ -430,37 +439,39 @@ class _PlanPage:
         return changed_words(plan["execution"], self.plans["0"]["execution"], self.preset.usual)
 
     def _longer(self, plan: Plain) -> float:
-        """Return by what share the step of a plan takes longer than the step of the best."""
+        """Return the relative excess of a plan's step time over the best."""
         return float(plan["stats"]["total_time"] / self.plans["0"]["stats"]["total_time"] - 1)
 
 
 def changed_words(one: Plain, best: Plain, usual: Usual) -> list[str]:
-    """Return the words of an execution that the best does not have; of widths of experts the resulting ones count."""
+    """Return the words of an execution that the best lacks, with resulting expert widths (ETP)."""
+    # A default width depends on the other degrees: equal fields may result in different widths.
     width, best_width = (f"ETP {expert_width(execution)}" for execution in (one, best))
     own, shared = choices_words(one, usual(one)), (*choices_words(best, usual(best)), width)
     words = [word for word in own if word not in shared]
     if spreads_experts(one) and width != best_width:
         words.append(width)
+    # No recomputation has no word of its own, but it is a change if the best recomputes.
     if recomputes(best) and not recomputes(one) and NO_RECOMPUTE not in own:
         words.append(NO_RECOMPUTE)
     return words
 
 
 def _degrees(plan: Plain) -> str:
-    """Return the degrees of a plan, or that none fits."""
+    """Return the degrees of a plan, or "none fits"."""
     known = plan.get("execution")
     return degrees_words(known) if known else "none fits"
 
 
 def against_words(longer: float) -> str:
-    """Write how much longer a plan takes than the best.
+    """Write a plan's step time relative to the best.
 
     >>> against_words(0.0693), against_words(0.0)
-    ('+7 % against the best', 'the same time as the best')
+    ('+7 % compared with the best', 'the same time as the best')
     """
     if abs(longer) < _LEAST_RATIO:
         return "the same time as the best"
-    return f"{_percent(longer)} against the best"
+    return f"{_percent(longer)} compared with the best"
 
 
 def _percent(longer: float) -> str:
@@ -481,13 +492,13 @@ def _processors(plan: Plain) -> int:
 
 
 def _training_rows(training: Plain, digits: Digits, *, money: bool) -> Iterator[Row]:
-    """Yield days and processor-hours of a whole run by a plan, and what failures do to them."""
+    """Yield days, goodput, processor-hours and dollars of a whole run with a plan."""
     whole = training["campaign"]
     yield from run_rows(
         whole, {f"days for {token_count(training['tokens'])} tokens": "days"}, digits
     )
     steps, days = (digits.closer.rate(one) for one in (training["days"], whole["days"]))
     goodput = f"{100 * whole['goodput']:.1f} %"
-    yield "  goodput", goodput, f"{steps} d of steps, {days} with failures"
+    yield "  goodput", goodput, f"{days} d with failures, {steps} d without"
     paid = {"processor-hours": "processor_hours", **({"USD": "usd"} if money else {})}
     yield from run_rows(whole, paid, digits)

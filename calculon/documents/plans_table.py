@@ -1,4 +1,4 @@
-"""The best plans of a search in words, with memory, time and its interval: as winners of edition corrected are told."""
+"""Table of the best plans of a search in words, with memory, time and interval (edition corrected)."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -27,20 +27,20 @@ _WORDS: Mapping[str, str] = {
     "mbs ": "mbs: sequences of a microbatch",
     "SP": "SP: sequence parallelism",
 }
-"""The meaning of what short words of plans contain."""
+"""Legend of the abbreviations of plans."""
 
 _COLUMNS: Mapping[str, str] = {
     "memory": "GiB: needed of the tier-1 memory",
     "fits": "fits: probability of fitting in memory",
     "interval": "90 %: interval of the time",
-    "share": "MFU: of the peak, without masked keys where the kernel skips them",
+    "share": "MFU: share of peak, without masked keys if the kernel skips them",
     "rate": "seq/s: sequences per second",
-    "each": "/proc: of each processor",
-    "tie": f"{TIED}: not distinguishable from the fastest by measured runs of like plans",
+    "each": "/proc: per processor",
+    "tie": f"{TIED}: not distinguishable from the fastest by measured runs of similar plans",
 }
-"""The meaning of columns by their keys."""
+"""Legend of columns, by key."""
 
-_MORE = "a wider screen or an output file"
+_MORE = "a wider terminal or an output file"
 _SHORT = {
     "sequence parallel": "SP",
     "no sequence parallelism": "no SP",
@@ -55,19 +55,19 @@ _SPLIT = (
     "microbatch_size",
     "activation_recompute",
 )
-"""Fields in which plans differ that are worth a line each."""
+"""Fields whose differences are worth a line each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plans:
-    """Plans in a table, and before it the words that all of them share."""
+    """Table of plans, and the words that all of them share."""
 
     shared: str
     table: Table
 
     @property
     def meaning(self) -> str:
-        """The meaning of the short words and columns that there are."""
+        """Legend of the abbreviations and columns in use."""
         cells = [f"{row['plan']}, {row['words']}" for row in self.table.rows]
         words = (told for part, told in _WORDS.items() if any(part in cell for cell in cells))
         shown = {column.key for column in self.table.columns}
@@ -76,10 +76,11 @@ class Plans:
 
 
 def apart(executions: Sequence[Mapping[str, Any]]) -> list[int]:
-    """Return the places of plans that differ from all before them in more than switches."""
+    """Return the positions of plans that differ from all earlier ones in more than switches."""
     seen = set()
     places = []
     for place, execution in enumerate(executions):
+        # Switches do not make a plan worth a line of its own.
         key = tuple(execution.get(name) for name in _SPLIT)
         if key not in seen:
             seen.add(key)
@@ -88,7 +89,7 @@ def apart(executions: Sequence[Mapping[str, Any]]) -> list[int]:
 
 
 def ranks(executions: Sequence[Mapping[str, Any]]) -> list[int]:
-    """Return the rank of each plan, from 0 for each processor count."""
+    """Return the rank of each plan, counted from 0 for each processor count."""
     seen: Counter[int] = Counter()
     found = []
     for execution in executions:
@@ -107,22 +108,24 @@ def plans_table(
     ties: Sequence[bool] = (),
     whole: bool = False,
 ) -> Plans:
-    """List plans, best first, one line each: 80 columns are enough.
+    """Return a table of plans, best first, one line each; 80 columns are enough.
 
     Args:
         executions, stats: Execution fields and statistics of each plan.
-        asked: Statistics that are shown in any case: the objectives.
-        usual: Values that need no word, for each plan; by default those of the record.
-        numbers: What each is called; by default its rank.
-        ties: Which of them are not distinguishable from the fastest: a mark says so.
-        whole: Words that are too long take several lines, rather than being cut.
+        asked: Statistics that are always shown: the objectives.
+        usual: Values without words, for each plan; by default the defaults of the record.
+        numbers: Number of each plan; by default its rank.
+        ties: Marks of plans that are not distinguishable from the fastest.
+        whole: Wrap long words instead of truncating them.
     """
     words = [_words(e, u) for e, u in zip_longest(executions, usual, fillvalue=_NOTHING)]
     pairs = list(zip(words, executions, strict=True))
+    # Words that all plans share move to the line above; words of an absent axis match trivially.
     shared = [word for word in words[0] if all(word in one or _moot(word, e) for one, e in pairs)]
     own = [", ".join(_short(w) for w in one if w not in shared) for one in words]
     known = {*_SHOWN.values(), *map(mfu_name, executions)}
     more = [one for one in asked if one.name not in known]
+    # Ranks restart at 0 for each processor count.
     called = numbers or ranks(executions)
     marks = [TIED if tie else "" for tie in ties] or [""] * len(own)
     rows = [
@@ -156,7 +159,7 @@ def plans_table(
 def _cells(
     execution: Mapping[str, Any], stats: Mapping[str, Any], more: Sequence[Statistic]
 ) -> dict[str, Any]:
-    """Return the cells of a plan but its rank and words."""
+    """Return the cells of a plan, except its rank and words."""
     digits = digits_of(stats).closer
     procs, mfu = execution["num_procs"], stats.get(mfu_name(execution))
     return {
@@ -174,12 +177,12 @@ def _cells(
 
 
 def figure(one: Statistic, value: float, stats: Mapping[str, Any]) -> str:
-    """Write a statistic of a plan as the table does, with its unit.
+    """Write a statistic of a plan with its unit, as the table does.
 
     Args:
         one: The statistic.
-        value: What the plan has.
-        stats: All statistics of the plan, whose time says how many digits are known.
+        value: Value of the plan.
+        stats: All statistics of the plan; the interval of the time determines the digits.
     """
     digits = digits_of(stats).closer
     if one.unit.symbol == "s":
@@ -194,7 +197,7 @@ def figure(one: Statistic, value: float, stats: Mapping[str, Any]) -> str:
 
 
 def _figure(one: Statistic, value: float | None, digits: Digits) -> str:
-    """Write a statistic; what follows from the time with the digits of the time."""
+    """Write a statistic; quantities derived from the time get the digits of the time."""
     if value is None:
         return "-"
     if one.name in TIMED_FIGURES:
@@ -203,7 +206,7 @@ def _figure(one: Statistic, value: float | None, digits: Digits) -> str:
 
 
 def _numbers(asked: Collection[str], *, mfu: bool) -> Iterator[Column]:
-    """Yield the columns of numbers; what is asked for is not left out."""
+    """Yield the columns of numbers; requested ones are never hidden."""
     yield Column("memory", "GiB", right=True, drop=0 if _SHOWN["memory"] in asked else 2)
     yield Column("fits", "fits", right=True, drop=0 if FITS in asked else 2)
     yield Column("time", "time", right=True)
@@ -219,39 +222,39 @@ _SHOWN = {
     "fits": FITS,
     "rate": "sample_rate",
 }
-"""Statistics that have a column in any case."""
+"""Statistics that always have a column."""
 
 
 def _moot(word: str, execution: Mapping[str, Any]) -> bool:
-    """Tell whether a word is of a kind of parallelism that a plan does not have."""
+    """Return True if a word is about a kind of parallelism that a plan does not use."""
     axis = "data_par" if word in SHARDING.values() else "tensor_par" if word in _SHORT else ""
     return bool(axis) and execution[axis] == 1
 
 
 def _short(word: str) -> str:
-    """Shorten what every reader of plans knows."""
+    """Abbreviate words that every reader knows."""
     return _SHORT.get(word, word.replace("microbatch ", "mbs "))
 
 
 def _headline(shared: Sequence[str], plans: int) -> str:
-    """Say what all plans share."""
+    """Return the line of words that all plans share."""
     text = ", ".join(shared)
     return f"{'All with' if plans > 1 else 'With'} {text}:" if text else ""
 
 
 def _words(execution: Mapping[str, Any], usual: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the words of a plan beside its degrees, its batch first."""
+    """Return the words of a plan in addition to its degrees, the batch first."""
     batch = f"batch {execution['batch_size']:,}"
     return (batch, *choices_words(execution, usual))
 
 
 def digits_of(stats: Mapping[str, Any]) -> Digits:
-    """Return the digits that the interval of its time leaves to the numbers of a plan."""
+    """Return the digits that the interval of the time allows for a plan's numbers."""
     return Digits.within(stats["total_time"], *map(stats.get, BOUNDS))
 
 
 def duration_between(stats: Mapping[str, Any]) -> str:
-    """Write the interval of the time of a plan; nothing without one."""
+    """Write the interval of a plan's time; empty without one."""
     low, high = map(stats.get, BOUNDS)
     if low is None or high is None:
         return ""

@@ -1,4 +1,4 @@
-"""The process groups of an estimate: their networks, and bytes through the port of one rank in a step."""
+"""Table of the process groups of an estimate: networks, and bytes per step through the port of a rank."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ from calculon.base.units import scaled
 from calculon.declarations.axes import AXES
 from calculon.render.document import Cell, Grid, Section, dim
 
-REMARK = "ranks that work together, and bytes through the port of one"
+REMARK = "process groups, and bytes through the port of a rank"
 
 TITLES = ("", "groups", "first ranks", "network", "members", "per step")
 
@@ -24,7 +24,7 @@ WORDS = {
 def groups_section(
     groups: Sequence[Mapping[str, Any]], domains: Sequence[Mapping[str, Any]] = ()
 ) -> Section | None:
-    """Return the groups, and which processors stay idle; None for one rank alone."""
+    """Return the process groups, and the idle processors; None for a single rank."""
     if not groups:
         return None
     rows: list[tuple[Cell, ...]] = [(*map(dim, TITLES),)]
@@ -39,9 +39,9 @@ def groups_section(
 
 
 def _idle(domain: Mapping[str, Any]) -> str:
-    """Say how many processors of each network stay idle."""
+    """Return the number of idle processors in each network."""
     used, size, instances = domain["used"], domain["size"], domain["instances"]
     return (
         f"Each network {domain['network']} uses {used:,} of its {size:,} processors, so that all groups have equal "
-        f"parts: {instances:,} of them, with {domain['idle']:,} idle processors, which are counted nowhere."
+        f"parts: {instances:,} of them, with {domain['idle']:,} idle processors, which are not counted."
     )

@@ -1,4 +1,4 @@
-"""Results as one HTML page that needs nothing else: what ``calculon report`` writes."""
+"""Self-contained HTML reports: the output of ``calculon report``."""
 
 import platform
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from calculon.documents.served_comparison import ServedResult
 
 PAGES = (".html", ".htm")
-"""What names of pages end in."""
+"""File name suffixes of pages."""
 
 
 def write_page(text: str, path: str) -> None:
@@ -34,10 +34,10 @@ def write_page(text: str, path: str) -> None:
 def report_text(
     results: Sequence[Result], campaign: "Campaign | None" = None
 ) -> tuple[str, list[str]]:
-    """Run the studies of the systems of some results, and return their page; with a campaign the whole run of each.
+    """Validate the systems of some results, and return the report; with a campaign also the whole run of each.
 
     Returns:
-        The page, and the whole runs that miss limits, and by how much, in words.
+        The page, and messages on whole runs that miss limits.
     """
     versions = {"calculon": __version__, "Python": platform.python_version()}
     validation = {}
@@ -59,10 +59,10 @@ def report_text(
 
 
 def served_report_text(results: "Sequence[ServedResult]") -> tuple[str, list[str]]:
-    """Return the page of deployments, with their pictures and the errors of serving studies of their systems.
+    """Return the report of deployments, with charts and the errors of serving studies of their systems.
 
     Returns:
-        The page, and the deployments that miss limits, and by how much, in words.
+        The page, and messages on deployments that miss limits.
     """
     from calculon.documents.served_documents import pictured
     from calculon.documents.served_report import served_report
@@ -80,7 +80,7 @@ def served_report_text(results: "Sequence[ServedResult]") -> tuple[str, list[str
 
 
 def _with_usual(winner: Result) -> Result:
-    """Return a winner with what is usual for its preset, which its words leave out."""
+    """Return a winner with the usual values of its preset, which its words leave out."""
     execution = winner.execution or {}
     if winner.edition == PUBLISHED or not execution:
         return winner
@@ -94,7 +94,7 @@ SERVING = "serving"
 
 
 def validation_of(system: str, edition: str, group: str = "") -> Table:
-    """Return the errors of an edition of the model against measurements on a system, by study and quantity."""
+    """Return the errors of an edition compared with measurements on a system, by study and quantity."""
     from calculon.validate.measured_and_predicted import compare
     from calculon.validate.published_study import Library
 

@@ -1,4 +1,4 @@
-"""Results as one HTML file to send: the pages of a terminal, tables to sort, and nothing asked of a network."""
+"""HTML report of results: the terminal pages and sortable tables, in one file without network access."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -22,17 +22,17 @@ from calculon.render.text_tables import Column, Table
 MOST_WINNERS = 50
 
 _NO_ORDERS: Mapping[int, Order] = {}
-_NAMED = 3  # results that the title names
+_NAMED = 3  # results named in the title
 
 
 @dataclass(frozen=True, slots=True)
 class RunShown:
-    """A whole run on a page.
+    """Whole run on a page.
 
     Attributes:
-        label: The result that it is a run of.
-        blocks: Its page, and pictures where the library that draws them is installed.
-        missed: The limits that it misses, each in words with by how much.
+        label: Label of its result.
+        blocks: Its page, with charts if the drawing library is installed.
+        missed: The limits that it misses, and by how much, in words.
     """
 
     label: str
@@ -51,10 +51,10 @@ def report_page(
     """Return the report of some results.
 
     Args:
-        results: At least one, each with a section of its own.
-        versions: Names and versions of the programs that made it.
-        validation: For each system (and edition) its measured studies; a table may have no rows.
-        orders: As of a :class:`~calculon.documents.comparison.Comparison`.
+        results: One or more results; each has a section.
+        versions: Names and versions of the programs used.
+        validation: Measured studies by system (and edition); a table may be empty.
+        orders: As in :class:`~calculon.documents.comparison.Comparison`.
         waterfalls: The changes from the first result to others.
         runs: Whole runs of results.
     """
@@ -83,7 +83,7 @@ def last_parts(
     sources: Iterable[Source],
     versions: Mapping[str, str],
 ) -> Iterator[Part]:
-    """Yield the parts at the end of each report: validation, assumptions, inputs and versions."""
+    """Yield the last parts of every report: validation, assumptions, inputs and versions."""
     if validation:
         yield "validation", "Validation", tuple(_validation(validation))
     yield "assumptions", "Assumptions", (Items(tuple(assumed)),)
@@ -95,7 +95,7 @@ def last_parts(
 
 
 def report_title(results: Sequence[Result]) -> str:
-    """Name the question of the results where it is one, else the results."""
+    """Return the question if all results share it, or else the results."""
     titles = list(dict.fromkeys(one.title for one in results))
     if results[0].names is not None and len(titles) == 1:
         terms = {one.terms for one in results}
@@ -109,7 +109,7 @@ def report_title(results: Sequence[Result]) -> str:
 
 
 def _result(result: Result) -> Iterator[Block]:
-    """Yield the page of a result, the best of its search, and folded away all statistics and layers."""
+    """Yield the page of a result, the best of its search, and (folded) all statistics and layers."""
     yield estimate_page(result)
     if len(result.winners) > 1:
         shown = result.winners[:MOST_WINNERS]
@@ -125,7 +125,7 @@ def _result(result: Result) -> Iterator[Block]:
 
 
 def _winners(shown: Sequence[Result]) -> tuple[Block, ...]:
-    """Return the best executions of a search: in words, executions of edition ``sc23`` as published."""
+    """Return the best executions of a search: in words, or in the published format for edition ``sc23``."""
     executions = [one.execution or {} for one in shown]
     stats = [one.bounded_stats for one in shown]
     if all(one.edition == PUBLISHED for one in shown):
@@ -149,13 +149,13 @@ def _digits(value: float | str | None) -> str:
 
 
 def _validation(validation: Mapping[str, Table]) -> Iterator[Block]:
-    """Yield the errors of the model against the measurements of each system."""
+    """Yield the model's errors compared with the measurements of each system."""
     for system, table in validation.items():
         if table.rows:
             yield Section(f"{system}: published measurements and the model", (table,))
         else:
             yield dim(f"No measurements of {system} are among the published studies of calculon.")
-    text = "Errors are in percent of the measured value; a bias below 0 is a model that is too fast, or that needs "
+    text = "Errors are in percent of the measured value; a negative bias means that the model is too fast or needs "
     yield dim(f"{text}too little memory.")
 
 

@@ -1,4 +1,4 @@
-"""One result as plain data: its statistics, and what is known about the question that they answer."""
+"""Result as plain data: its statistics, and the known parts of its question."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,14 +26,14 @@ ENDS = ("level", "low", "high")
 """Members of an interval."""
 
 EVERYTHING = "everything"
-"""The one kind of memory of a result that does not tell what is offloaded."""
+"""The only kind of memory of a result if the file does not say what is offloaded."""
 
-_SAME = 1e-6  # relative: how well the kinds of memory add up to the memory needed
+_SAME = 1e-6  # relative error of the sum of memory kinds
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A file that a result was made from: its role, its name, and the SHA-256 of its content."""
+    """Input file of a result: its role, its name, and the SHA-256 of its content."""
 
     role: str
     name: str
@@ -42,9 +42,9 @@ class Document:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """A system: peak matrix rate (FLOP/s), both memory tiers (B, B/s), and the achieved bandwidth of networks (B/s).
+    """System: peak matrix rate (FLOP/s), both memory tiers (B, B/s), and the achieved bandwidth of networks (B/s).
 
-    ``usable`` is what an execution may use of the capacities.
+    ``usable`` is the part of the capacities that an execution may use.
     """
 
     name: str
@@ -57,16 +57,16 @@ class Machine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
-    """The model and the system of a result.
+    """Model and system of a result.
 
     Attributes:
         name: Name of the model.
-        parameters: How many it has.
-        model: Its fields, as in files: optional ones only where they differ from their default.
+        parameters: Number of parameters.
+        model: Its fields, as in files: optional ones only if they differ from their default.
         machine: The system.
-        networks: Number of the network of each degree of parallelism; the outermost, where groups span several.
-        active: Parameters that one token passes, of a model with experts; 0 of others, where it passes all.
-        modules: Parameters of modules that predict further tokens, which are not among the others.
+        networks: Number of the network of each degree of parallelism; the outermost if groups span several.
+        active: Parameters that one token passes, for a model with experts; 0 for others.
+        modules: Parameters of multi-token prediction modules, which are not included in the others.
     """
 
     name: str
@@ -80,31 +80,31 @@ class Inputs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """A result of one execution; a file of statistics alone leaves most of it unknown.
+    """Result of one execution; most of it is unknown for a file of statistics alone.
 
     Attributes:
-        stats: The statistics: the published ones, and those that only its edition has.
+        stats: The statistics: the published ones, and the additional ones of its edition.
         edition: Edition of the cost model.
-        label: Its name beside others.
-        parts: The parts of which such a name can be made.
+        label: Name next to other results.
+        parts: Parts that a name can consist of.
         execution: The fields of the execution.
         inputs: Model and system.
         layers: The layers of a block.
         stages: Time and memory of each of several pipeline stages.
-        interval: Where the iteration time is expected: ``level``, and ``low`` and ``high`` in seconds.
-        belief: What that rests on: :class:`~calculon.estimate.validated_runs.Belief` as plain data.
-        residuals: The interval that the residuals of a calibrated system alone tell.
+        interval: Prediction interval of the iteration time: ``level``, and ``low`` and ``high`` in seconds.
+        belief: Evidence of the interval: :class:`~calculon.estimate.validated_runs.Belief` as plain data.
+        residuals: Interval derived from the residuals of a calibrated system alone.
         expert_parts: Time of the parts of a block with experts (:func:`calculon.estimate.operators.expert_parts`).
-        context_exchange: What processors with parts of the same sequences send
+        context_exchange: Messages of context parallelism
             (:attr:`calculon.Estimate.context_exchange`).
-        imbalance_headroom: Up to which imbalance of experts the memory suffices
+        imbalance_headroom: Largest load imbalance of experts for which the memory is sufficient
             (:attr:`calculon.Estimate.imbalance_headroom`).
         groups: The process groups, as in the results of an estimate.
-        domains: Networks of which processors stay idle, likewise.
-        documents: The files that it was made from.
-        winners: The executions of the search that it is from, best first.
-        question: What it answers, as its file says.
-        usual: What the preset of the execution has in its fields; empty where nobody asked.
+        domains: Networks with idle processors, likewise.
+        documents: Its input files.
+        winners: The executions of its search, best first.
+        question: The question it answers, as in its file.
+        usual: Values of the preset for the fields of the execution; empty if not requested.
     """
 
     stats: Stats
@@ -130,12 +130,12 @@ class Result:
 
     @property
     def capacities(self) -> tuple[float, float] | None:
-        """Bytes of both tiers that there are for an execution, when the system is known."""
+        """Usable bytes of both tiers, if the system is known."""
         return self.inputs.machine.usable if self.inputs else None
 
     @property
     def title(self) -> str:
-        """The question in a line, as far as it is known: model, processors and system, or the label."""
+        """One-line question, as far as known: model, processors and system, or the label."""
         if self.names is None or self.execution is None:
             return self.label
         mode = "Training" if self.execution["training"] else "Inference"
@@ -144,7 +144,7 @@ class Result:
 
     @property
     def names(self) -> tuple[str, str] | None:
-        """The names of model and system, when they are known."""
+        """Names of model and system, if known."""
         if self.inputs is not None:
             return self.inputs.name, self.inputs.machine.name
         known = self.question or {}
@@ -155,7 +155,7 @@ class Result:
 
     @property
     def preset(self) -> str:
-        """The name of the preset, that of a file where it was one; empty in edition ``sc23``, which has none."""
+        """Name of the preset, or of its file; empty in edition ``sc23``, which has none."""
         if self.edition == PUBLISHED:
             return ""
         stated = (self.question or {}).get("preset", {}).get("name")
@@ -163,12 +163,12 @@ class Result:
 
     @property
     def terms(self) -> str:
-        """The edition, and the preset where there is one: ``corrected, megatron-lm``."""
+        """Edition, and preset if any: ``corrected, megatron-lm``."""
         return ", ".join(filter(None, (self.edition, self.preset)))
 
     @property
     def split(self) -> str:
-        """The split of the processors in short, or nothing when it is not known."""
+        """Short form of the parallelism degrees; empty if unknown."""
         if self.execution is None:
             return ""
         degrees = [(axis, self.execution.get(axis.degree, 1)) for axis in AXES]
@@ -180,31 +180,32 @@ class Result:
 
     @property
     def tokens_per_second(self) -> float | None:
-        """The rate in tokens, when the length of a sequence is known."""
+        """Tokens per second, if the sequence length is known."""
         if self.inputs is None or self.execution is None:
             return self.stats.get("tokens_per_second")
         return self.value("sample_rate") * seq_length(self.inputs, self.execution)
 
     @property
     def skips_masked_keys(self) -> bool:
-        """Whether the attention kernel computes nothing for masked keys; of a file of statistics as HFU tells."""
+        """True if the attention kernel skips masked keys; for a file of statistics, derived from HFU."""
+        # HFU includes recomputation, so that it is below MFU only if the kernel skips masked keys.
         if self.execution is None:
             return self.value("hfu") < self.value("mfu")
         return bool(self.execution["attn_impl"] == "flash")
 
     @property
     def masking(self) -> str:
-        """Which keys the MFU counts that comes first: those that the execution computes."""
+        """Convention of the headline MFU: ``causal`` if the kernel skips masked keys."""
         return "causal" if self.skips_masked_keys else "full attention"
 
     @property
     def mfu(self) -> float:
-        """The MFU that comes first; 0 of the published edition."""
+        """Headline MFU; 0 in the published edition."""
         return self.value("mfu_causal" if self.skips_masked_keys else "mfu")
 
     @property
     def ends(self) -> str:
-        """The interval of the time in words; nothing where it is not known."""
+        """Interval of the time in words; empty if unknown."""
         if self.interval is None:
             return ""
         total = self.value("total_time")
@@ -213,7 +214,7 @@ class Result:
 
     @property
     def bounded_stats(self) -> Stats:
-        """The statistics, and the ends of the interval of the time where it is known."""
+        """Statistics, and the ends of the interval of the time if known."""
         if self.interval is None:
             return self.stats
         ends = (self.interval["low"], self.interval["high"])
@@ -221,16 +222,17 @@ class Result:
 
     @property
     def fits(self) -> float | None:
-        """The probability that the execution fits in memory; None where it is not known."""
+        """Probability that the execution fits in memory; None if unknown."""
         return self.stats.get(FITS)
 
     @property
     def digits(self) -> Digits:
-        """The digits of its numbers: those that its interval leaves, and of the published edition all that it has."""
+        """Digits of its numbers: as many as the interval allows, and all of them in the published edition."""
         if self.edition == PUBLISHED:
             return Digits()
         if self.interval is None:
             return Digits(WITHOUT_INTERVAL)
+        # Half the width, relative to the time, is the error that digits should show.
         width = self.interval["high"] - self.interval["low"]
         return Digits(max(width / 2 / self.value("total_time"), LEAST_SPREAD))
 
@@ -243,11 +245,12 @@ class Result:
         return {name: self.value(name) for name in ALL_PARTS_OF_TIME}
 
     def memory(self) -> tuple[dict[str, float], dict[str, float]]:
-        """Return bytes in tier 1 and in tier 2 by kind; they add up to the capacity that each tier needs.
+        """Return bytes in tier 1 and in tier 2 by kind; they add up to the memory needed in each tier.
 
-        A file of statistics does not say what is offloaded: when it has something in tier 2, all that is known are
-        the sums, under :data:`EVERYTHING`.
+        A file of statistics does not say what is offloaded: if it uses tier 2, only the
+        sums are known, under :data:`EVERYTHING`.
         """
+        # The split into kinds depends on unknown options: try candidates until the kinds add up to the published sums.
         needed = (self.value("proc_mem_tier1_cap_req"), self.value("proc_mem_tier2_cap_req"))
         executions = [self.execution] if self.execution else _GUESSES
         for execution, blocks in product(executions, self._blocks()):
@@ -259,12 +262,13 @@ class Result:
         return {EVERYTHING: here}, {EVERYTHING: away} if away else {}
 
     def _blocks(self) -> Iterator[int]:
-        """Yield how many blocks the most loaded stage may have.
+        """Yield possible numbers of blocks on the most loaded stage.
 
-        Two stay in tier 1 when weights are offloaded; where no more than these stay, there may be but one.
+        With offloaded weights two blocks stay in tier 1, or one if the stage has only one.
         """
         if self.stages is not None:
             yield max(int(stage["blocks"]) for stage in self.stages)
+        # Each block beyond the two kept in tier 1 is one block's weights in tier 2.
         beyond = self.value("weight_space") - self.value("weight_space_with_offload")
         blocks = 2 + beyond / (self.value("block_weight_space") or 1.0)
         yield round(blocks) if math.isfinite(blocks) else 2
@@ -272,7 +276,7 @@ class Result:
 
 
 def seq_length(inputs: Inputs, execution: Mapping[str, Any]) -> int:
-    """Return the tokens of a sequence: those that the execution states, or the model's own."""
+    """Return the tokens per sequence: the execution's length, or else the model's."""
     return int(execution.get("seq_length") or inputs.model["seq_size"])
 
 
@@ -280,4 +284,4 @@ _GUESSES = tuple(
     {"activation_recompute": recompute, **dict.fromkeys(OFFLOADS, False)}
     for recompute in ("none", "full")
 )
-"""Executions that a file of statistics may be of, when nothing is offloaded."""
+"""Possible executions for a file of statistics without offloading."""

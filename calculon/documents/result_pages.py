@@ -1,4 +1,4 @@
-"""Every kind of result as a notebook shows it."""
+"""Notebook pages for every kind of result."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -41,7 +41,7 @@ from calculon.documents.sensitivity_page import sensitivity_page
 from calculon.documents.served_comparison import ServedComparison
 from calculon.documents.serving_page import serving_page
 from calculon.documents.waterfall_section import waterfall_section
-from calculon.documents.waterfalls import fall_alone
+from calculon.documents.waterfalls import waterfall_data
 from calculon.documents.why_page import why_page
 from calculon.documents.winners import reasons_table, winners_table
 from calculon.estimate.estimate import Estimate
@@ -68,6 +68,7 @@ def page_of(result: Any) -> str:
 
 def document_of(result: Any) -> Document:
     """Return the document of a result of any kind."""
+    # Subclasses find the document of their base class.
     for kind, make in DOCUMENTS.items():
         if isinstance(result, kind):
             return make(result)
@@ -75,13 +76,13 @@ def document_of(result: Any) -> Document:
 
 
 def _deployments(one: DeploymentSearch) -> Document:
-    """Return the best deployments, and of none which limit the nearest misses."""
+    """Return the best deployments, or the limit that the nearest misses if there are none."""
     shown = deployments_page(one)
     return shown if len(one) else replace(shown, parts=(*shown.parts, str(one.why)))
 
 
 def _search(one: SearchResult) -> Document:
-    """Return the best executions, and of none the reasons."""
+    """Return the best executions, or the reasons why none can run."""
     space, counts = one.space, one.counts
     preset = "" if one.edition == PUBLISHED else f", {space.preset.name}"
     title = f"{space.model.name} on {space.num_procs:,} x {space.system.name}"
@@ -91,6 +92,7 @@ def _search(one: SearchResult) -> Document:
         reasons = reasons_table(counts.total, counts.good, counts.reasons, counts.nearest_miss)
         return Document(title, terms, lead, (reasons,))
     few = SearchResult(space, one.objectives, counts, one.numbers[:ROWS], one.scores[:, :ROWS])
+    # Only the shown rows are evaluated: a search may keep thousands.
     executions, stats = zip(*few.winners(), strict=True)
     asked = [objective.statistic for objective in one.objectives]
     if one.edition == PUBLISHED:
@@ -105,17 +107,18 @@ def _search(one: SearchResult) -> Document:
 
 
 _SHOWN = ("total_time", "sample_rate", "proc_mem_tier1_cap_req", "total_efficiency")
-"""Statistics that tables of executions have."""
+"""Statistics in tables of executions."""
 
 _TITLES = {"total_time": "time", "sample_rate": "samples/s", "total_efficiency": "efficiency"}
 _STATISTICS = {column.name: column for column in columns(CorrectedStats)}
 
 
 def _statistic(name: str) -> Column:
-    """Return the column of a statistic, in a unit that suits each value."""
+    """Return the column of a statistic, with a suitable unit for each value."""
     declared = _STATISTICS[name]
 
     def text(value: float) -> str:
+        # NaN is the only value unequal to itself; the row cannot run.
         if value != value:  # noqa: PLR0124
             return "-"
         return figure(value) if name == "sample_rate" else quantity(value, declared.unit)
@@ -125,7 +128,7 @@ def _statistic(name: str) -> Column:
 
 
 def _evaluation(one: Evaluation) -> Document:
-    """Return the first rows: plan, time, rate, memory, efficiency, and why a row cannot run."""
+    """Return the first rows: plan, time, rate, memory, efficiency, and the reason if a row cannot run."""
     good = int(one.feasible.sum())
     few = one.take(slice(0, ROWS))
     shown = [name for name in _SHOWN if name in few.names]
@@ -144,7 +147,7 @@ _REASON = Column("reason", "why not")
 
 
 def _plan_cells(plan: Plan, row: int) -> dict[str, Any]:
-    """Return number and words of a row of a table; of one with an impossible value only its number."""
+    """Return the row number and the words of a plan; only the number if a value is impossible."""
     if plan.malformed[row] >= 0:
         return {"row": row, "plan": "-", "also": "-"}
     execution = {name: plan.values(name)[row].item() for name in NAMES}
@@ -153,7 +156,7 @@ def _plan_cells(plan: Plan, row: int) -> dict[str, Any]:
 
 
 def usual_of(execution: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what needs no word of an execution: what its preset says."""
+    """Return the values of an execution that need no words: the values of its preset."""
     if execution["edition"] == PUBLISHED:
         return {}
     return find_preset(execution["preset"]).usual(execution)
@@ -165,7 +168,7 @@ def _plan(one: Plan) -> Document:
 
 
 def _sweep(one: Sweep) -> Document:
-    """Return the first rows: what was asked, time, rate, memory, efficiency, and why a row cannot run."""
+    """Return the first rows: inputs, time, rate, memory, efficiency, and the reason if a row cannot run."""
     good = int(one.feasible.sum())
     over = f"over {', '.join(one.axes)}; " if one.axes else ""
     shown = [name for name in _SHOWN if name in one.evaluation.names]
@@ -195,7 +198,7 @@ def _model(one: Model) -> Document:
 
 
 def _execution(one: Execution) -> Document:
-    """Return its words, and folded away the fields that have another value than their default."""
+    """Return an execution in words, and (folded) the fields that differ from their defaults."""
     fields = all_fields(one)
     words = plan_words(fields, usual_of(fields))
     terms = one.edition if one.edition == PUBLISHED else f"{one.edition}, {one.preset}"
@@ -265,10 +268,10 @@ def _packing(one: Packing) -> Document:
 
 
 def _waterfall(one: Waterfall) -> Document:
-    """Return a row for each change between both plans."""
-    fall = fall_alone(one)
-    section = waterfall_section(fall.waterfall, fall.digits)
-    return Document(fall.title, f"edition {fall.terms}", parts=section.blocks)
+    """Return a row for each change between two plans."""
+    data = waterfall_data(one)
+    section = waterfall_section(data.waterfall, data.digits)
+    return Document(data.title, f"edition {data.terms}", parts=section.blocks)
 
 
 DOCUMENTS: dict[type, Callable[[Any], Document]] = {
@@ -295,7 +298,7 @@ DOCUMENTS: dict[type, Callable[[Any], Document]] = {
     System: _system,
     Packing: _packing,
 }
-"""The document of each kind of result."""
+"""Function that makes the document, by kind of result."""
 
 _WHOLE = (SideBySide, Waterfall, Execution, Model, System)
-"""Results of which long tables are shown whole."""
+"""Results whose long tables are shown completely."""

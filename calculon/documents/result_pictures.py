@@ -1,4 +1,4 @@
-"""Charts of results by kind: those of ``.plot()``, of notebooks and of ``calculon plot``."""
+"""Charts by kind of result, for ``.plot()``, notebooks and ``calculon plot``."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -31,7 +31,7 @@ from calculon.documents.front import front_of, front_of_table
 from calculon.documents.result import Result
 from calculon.documents.schedule_passes import passes
 from calculon.documents.served_frontier import frontier_in
-from calculon.documents.waterfalls import fall_alone
+from calculon.documents.waterfalls import waterfall_data
 from calculon.estimate.estimate import Estimate
 from calculon.estimate.evaluate import Evaluation
 from calculon.render.canvas import require_library
@@ -47,31 +47,31 @@ if TYPE_CHECKING:
 
 
 def _labelled(one: Estimate, label: str = "") -> Result:
-    """Return an estimate under a name: that of its execution, as far as it has one."""
+    """Convert an estimate into a result named after its execution, if that has a name."""
     known = one.origin
     plan = titled(known.name, known.changes) if known else ""
     return replace(result_of(one), label=label or plan or one.model.name)
 
 
 def _plans(one: Answer) -> Chart:
-    """Return the parts of the best plan, and before it of one's own."""
+    """Return the parts of the best plan, after the parts of the user's plan."""
     mine = one.mine.estimate if one.mine is not None else None
     found = {"mine": mine, "best": one.best}
     shown = [_labelled(plan, name) for name, plan in found.items() if plan is not None]
     if not shown:
-        raise Infeasible("nothing", "no plan fits, so that there is nothing to draw")
+        raise Infeasible("nothing", "no plan fits, so there is nothing to draw")
     return breakdown(shown)
 
 
 def _changes_of_mine(one: Answer) -> Chart:
-    """Return the changes from one's own plan to the best."""
+    """Return the changes from the user's plan to the best."""
     if one.waterfall is None:
-        raise Infeasible("nothing", "there are no two plans to lead from one to the other")
-    return waterfall([fall_alone(one.waterfall)])
+        raise Infeasible("nothing", "the result has no two plans to compare")
+    return waterfall([waterfall_data(one.waterfall)])
 
 
 def _counts(one: Answer) -> Chart:
-    """Return rate and efficiency of the best plan on each number of processors."""
+    """Return rate and efficiency of the best plan for each processor count."""
     points = []
     for count in one.counts:
         if count.best is None:
@@ -81,13 +81,13 @@ def _counts(one: Answer) -> Chart:
             words = plan_words(fields, one.question.preset.usual(fields))
             points.append(count_point(count.num_procs, words, count.best.stats))
     if all(point.rate is None for point in points):
-        raise Infeasible("nothing", "no plan fits on any of these numbers of processors")
+        raise Infeasible("nothing", "no plan fits on any of these processor counts")
     label = f"{one.question.model.name} on {one.question.system.name}"
     return scaling([Series(label, points, f"{one.found.edition}, {one.question.preset.name}")])
 
 
 def _front(one: SearchResult, x: str, y: str) -> Chart:
-    """Return the executions of a result."""
+    """Return the executions of a result, with their Pareto front."""
     drawn = front_of(one, x, y)
     return pareto(replace(drawn, complete=len(drawn.front) < len(one)))
 
@@ -97,7 +97,7 @@ def _schedule(one: Estimate, microbatches: int | None = None) -> Chart:
 
 
 Maker = Callable[..., Chart | None]
-"""Returns a chart of a result; None where there is nothing to draw."""
+"""Function that returns a chart of a result; None if there is nothing to draw."""
 
 _KINDS: dict[type, dict[str, Maker]] = {
     Estimate: {
@@ -118,13 +118,13 @@ _KINDS: dict[type, dict[str, Maker]] = {
         "campaign": run_days,
         "goodput": lambda one, **sizes: goodput_curves(goodput_by_size(one, **sizes).to_dict()),
     },
-    Waterfall: {"waterfall": lambda one: waterfall([fall_alone(one)])},
+    Waterfall: {"waterfall": lambda one: waterfall([waterfall_data(one)])},
     ByBatch: {"batch": batch_curves},
     DeploymentSearch: {"frontier": lambda one: serving_frontier(frontier_in(one))},
     Served: {"batch": lambda one: batch_curves(by_batch(one))},
     Sweep: {"curves": sweep_curves},
 }
-"""The kinds of charts of each result."""
+"""Kinds of charts, by kind of result."""
 
 _OPTIONS = {
     "schedule": ("microbatches",),
@@ -133,20 +133,20 @@ _OPTIONS = {
     "curves": ("x", "y", "by"),
     "goodput": ("procs", "mtbf"),
 }
-"""The arguments of kinds that have some."""
+"""Arguments of the kinds that have any."""
 
 
 def chart(
     result: Any, kind: str, own: Mapping[type, Mapping[str, Maker]] | None = None, /, **options: Any
 ) -> Chart:
-    """Return a chart of a result: see :func:`calculon.base.display.draw_result`.
+    """Return a chart of a result; see :func:`calculon.base.display.draw_result`.
 
     Args:
-        own: Kinds of charts by result that an application adds, or draws in its own way.
+        own: Kinds of charts by result that an application adds or replaces.
 
     Raises:
-        SpecError: For another kind, and for options that it lacks.
-        Infeasible: When there is nothing to draw.
+        SpecError: For an unknown kind, and for options that a kind does not have.
+        Infeasible: If there is nothing to draw.
     """
     kinds = {**_of(_KINDS, result), **_of(own or {}, result)}
     if kind not in kinds:
@@ -168,7 +168,7 @@ def _of(several: Mapping[type, Mapping[str, Maker]], result: Any) -> Mapping[str
 
 
 def picture(result: Any, kind: str, **options: Any) -> "Figure":
-    """Return a picture of a result, drawn by matplotlib."""
+    """Return a matplotlib figure of a result."""
     require_library()
     from calculon.render.matplotlib_charts import draw
 

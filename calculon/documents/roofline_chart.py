@@ -1,4 +1,4 @@
-"""Operators on the roofline: arithmetic intensity against the achieved rate, below the roofs of the machine."""
+"""Roofline of operators: arithmetic intensity and achieved rate, below the roofs of the machine."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -23,14 +23,14 @@ from calculon.render.texts import percent
 
 BOUND = {
     ARITHMETIC: "arithmetic",
-    MEMORY: "traffic in memory",
-    LAUNCH: "the start of its kernels",
-    COLLECTIVE: "the collective beside it",
+    MEMORY: "memory traffic",
+    LAUNCH: "kernel launches",
+    COLLECTIVE: "the overlapping collective",
 }
-"""Names of the bounds of a pass."""
+"""Labels of the limits of a pass."""
 
 LEAST_INTENSITY = 0.01
-"""FLOP for each byte below which a pass only moves data: it is not drawn."""
+"""FLOP/B below which a pass is considered data movement and not drawn."""
 
 _MARKERS = {"matrix": "circle", "attention": "diamond", "vector": "square"}
 _DASHES = ("solid", "dash", "dot", "dashdot")
@@ -39,7 +39,7 @@ _LEAST, _LARGEST = 4.7, 22.7
 
 
 def drawn(passes: Sequence[OperatorPass]) -> list[OperatorPass]:
-    """Return the passes that have a place: with arithmetic and traffic."""
+    """Return the passes that can be drawn: with arithmetic and traffic."""
     return [one for one in passes if (one.intensity or 0.0) >= LEAST_INTENSITY]
 
 
@@ -50,13 +50,13 @@ def roofline_chart(
     links: Mapping[str, str],
     selected: str = "",
 ) -> Chart:
-    """Return the chart; circles are products, diamonds attention, and squares the vector engine.
+    """Return the chart; circles are matrix products, diamonds attention, squares the vector engine.
 
     Args:
         result: The plan.
         passes: Passes over the operators of a block of one kind.
-        names, links: For each operator its name, and the address to which a click leads.
-        selected: The operator whose points have a ring.
+        names, links: Name of each operator, and the address that a click opens.
+        selected: Operator whose points are ringed.
     """
     shown, total = drawn(passes), sum(one.time for one in passes)
     tops, points = _roofs(shown), []
@@ -86,7 +86,7 @@ def _points(
     names: Mapping[str, str],
     links: Mapping[str, str],
 ) -> Line:
-    """Return the points of one pass over operators of one engine; their areas grow with their times."""
+    """Return the points of one pass over operators of one engine; areas grow with times."""
     work = passes[0].work
     words = [
         f"{names[one.operator]}, {PASS_WORDS[work]}: {duration(one.time)}, {percent(one.time / total)} of the block"
@@ -112,7 +112,7 @@ def _ring(one: OperatorPass, total: float) -> Line:
 
 
 def _roofs(passes: Sequence[OperatorPass]) -> list[Line]:
-    """Return the roofs: the bandwidth up to the highest peak, and each peak from there on."""
+    """Return the roofs: the bandwidth up to the highest peak, and each peak from its ridge point on."""
     peaks = roofs(passes)
     if not peaks:
         return []

@@ -1,4 +1,4 @@
-"""Whole runs on pages whose subject is another: their figures, and the defaults that nobody stated."""
+"""Whole runs on pages about other subjects: their figures, and their defaults."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -13,7 +13,7 @@ from calculon.render.text_tables import Column, Table
 def run_rows(
     figures: Mapping[str, Any], labels: Mapping[str, str], digits: Digits
 ) -> Iterator[Row]:
-    """Yield figures of a run that are known, by label, each with an interval as wide as the interval of the days."""
+    """Yield the known figures of a run by label, each with the relative interval of the days."""
     for label, name in labels.items():
         if (value := figures[name]) is not None:
             days = (figures["days_low"], figures["days_high"])
@@ -25,19 +25,19 @@ def defaults_section(rows: Iterable[Mapping[str, Any]]) -> Section | None:
     """Return the defaults with an effect as a table; None if there are none.
 
     Args:
-        rows: Defaults with ``field``, ``value``, ``unit``, ``source`` and whether they count (``counts``).
+        rows: Defaults with ``field``, ``value``, ``unit``, ``source`` and ``counts`` (True if it has an effect).
     """
     counting = [one for one in rows if one["counts"]]
     if not counting:
         return None
     table = defaults_table(counting, value_of)
-    return Section("Assumed of the run", (table,), "--set campaign.FIELD=VALUE states it")
+    return Section("Assumed for the run", (table,), "change with --set campaign.FIELD=VALUE")
 
 
 def defaults_table(
     rows: Iterable[Mapping[str, Any]], write: Callable[[Mapping[str, Any]], str]
 ) -> Table:
-    """Return defaults with their values as `write` returns them, and their sources."""
+    """Return defaults with their values, as `write` formats them, and their sources."""
     columns = (
         Column("field", "field"),
         Column("value", "value", right=True),
@@ -50,7 +50,7 @@ def defaults_table(
 def defaults_line(
     rows: Iterable[Mapping[str, Any]], prices: Iterable[Mapping[str, Any]] = ()
 ) -> str:
-    """Return the defaults with an effect in a paragraph, before them the prices of a processor-hour, by system."""
+    """Return the prices of a processor-hour by system, and the defaults with an effect, in a paragraph."""
     known = [
         *(
             " ".join(filter(None, ("price", one.get("system"), f"{one['usd']:,.2f} USD/h")))
@@ -64,7 +64,7 @@ def defaults_line(
             if one["counts"]
         ),
     ]
-    return f"Assumed of the run: {'; '.join(known)}." if known else ""
+    return f"Assumed for the run: {'; '.join(known)}." if known else ""
 
 
 def price_words(price: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""What pictures and reports show of whole runs."""
+"""Pages and charts of whole runs in reports."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 def runs_shown(results: Sequence[Result], asked: "Campaign | None") -> "list[RunShown]":
-    """Return the whole runs of results, with pictures where they can be drawn.
+    """Return the whole runs of results, with charts if possible.
 
-    Without a campaign those of the results that were searched for one, as far as they can be estimated.
+    Without a campaign, return the runs of results that were searched for one, if they can be estimated.
 
     Raises:
-        SpecError: For a result that is not known well enough to be estimated, and for one of another edition.
-        Infeasible: When a part of a run does not fit.
+        SpecError: For a result that cannot be estimated again, and for one of another edition.
+        Infeasible: If a part of a run does not fit.
     """
     from calculon.advise.runs.training_run import training_run
     from calculon.campaign.read import read_campaign
@@ -50,7 +50,7 @@ def runs_shown(results: Sequence[Result], asked: "Campaign | None") -> "list[Run
 
 
 def _shown(label: str, run: "TrainingRun") -> "RunShown":
-    """Return the page of a run, with its pictures."""
+    """Return the page of a run, with its charts."""
     from calculon.advise.runs.goodput_by_size import goodput_by_size
     from calculon.documents.campaign_page import campaign_page
     from calculon.documents.charts import goodput_chart, run_days_chart

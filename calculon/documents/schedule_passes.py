@@ -1,4 +1,4 @@
-"""The passes of each pipeline stage over time, for the first microbatches of a batch."""
+"""Passes of each pipeline stage over time, for the first microbatches of a batch."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,15 +21,15 @@ TITLES = {"forward": "forward only", **SCHEDULE_NAMES}
 def passes(
     found: Estimate, microbatches: int | None = None, argument: str = "microbatches"
 ) -> Gantt:
-    """Return the passes of each stage, as the estimate of an execution has them.
+    """Return the passes of each stage of an estimated execution.
 
     Args:
         found: The execution.
-        microbatches: How many are shown; by default twice as many as stages.
-        argument: What that is called where there are not as many.
+        microbatches: Number of microbatches shown; by default twice the number of stages.
+        argument: Name of this number in messages.
 
     Raises:
-        SpecError: When a pipeline's batch has fewer microbatches.
+        SpecError: If the batch of a pipeline has fewer microbatches.
     """
     execution = found.execution
     stages, chunks = execution.pipeline_par, execution.pipeline_interleaving
@@ -69,14 +69,14 @@ def passes(
 
 
 def _pieces(spans: Sequence[Span], *, together: bool) -> list[Piece]:
-    """Return what is drawn of the passes; those of a pair that run `together` have its whole time, above each other."""
+    """Return the drawn passes; pairs that run `together` are drawn one above the other, over their total time."""
     pieces: list[Piece] = []
     last: dict[int, int] = {}  # place of the last pass of each stage
     for span in spans:
         work, begin, half = span.work, span.start, 0
         if together and work.paired and work.kind == "backward":
             before = pieces[last[span.stage]]
-            if before.end == span.start:  # else it had to wait, and the forward pass was over
+            if before.end == span.start:  # otherwise it waited, and the forward pass had ended
                 begin, half = before.start, 1
                 pieces[last[span.stage]] = replace(before, end=span.end, half=-1)
         last[span.stage] = len(pieces)

@@ -1,4 +1,4 @@
-"""The page of a sensitivity: a tornado of the figures of a machine, the value of more memory, and break-even."""
+"""Page of a sensitivity analysis: tornado of machine figures, value of more memory, and break-even."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,10 +23,10 @@ from calculon.render.text_tables import Column, Table
 from calculon.render.texts import counted, edition_and_preset
 
 SHOWN = 0.005
-"""Relative change over the range from which on a figure has a row; of a share near 1, of what it lacks."""
+"""Smallest relative change over the range that gets a row; for a share near 1, relative to its distance from 1."""
 
 _LEAST_GAIN = 1e-3
-"""Relative gain by another plan from which on it is named."""
+"""Smallest relative gain by another plan that is listed."""
 
 KINDS = {"run": "The run", "hardware": "Hardware", "use": "How well it is used"}
 """Titles of the kinds of figures (:data:`calculon.advise.elasticities.KINDS`), in the order of the page."""
@@ -41,13 +41,13 @@ _NO_NAMES: Mapping[str, str] = {}
 _MOST_STEPS, _MOST_PLANS = 5, 6
 _TYPED = ("matrix.", "vector.", "ext.")
 _MOST_IDLE = 4
-_SHARED = 5  # columns that figures of every kind have
+_SHARED = 5  # columns common to all kinds of figures
 _LEAST_SHARE = 1e-4
 _ROUNDING = 1e-9
 
 _COLUMNS = (
     Column("path", "figure"),
-    Column("name", "what it is", drop=2),
+    Column("name", "description", drop=2),
     Column("value", "now", right=True),
     Column("unit", "unit"),
     Column("elasticity", "elasticity", right=True),
@@ -70,7 +70,7 @@ def figures_table(found: Sensitivity) -> Table:
 
 
 def change(value: float | None, now: float) -> str:
-    """Write how far a statistic is from now; None is where a plan does not run.
+    """Write the change of a statistic; None means that the plan cannot run.
 
     >>> change(1.1, 1.0), change(0.996, 1.0), change(1.0, 1.0), change(None, 1.0)
     ('+10.0 %', '-0.4 %', '0', 'no fit')
@@ -90,7 +90,7 @@ def change(value: float | None, now: float) -> str:
 
 
 def whole(now: float, unit: str) -> float:
-    """Return what a change of a statistic is told apart by: its value, of a share what it lacks to 1 if that is less.
+    """Return the reference for changes of a statistic: its value, or the distance of a share from 1 if that is smaller.
 
     >>> whole(250.0, "s"), whole(0.25, "fraction"), whole(0.75, "fraction")
     (250.0, 0.25, 0.25)
@@ -112,7 +112,7 @@ def stated(value: float, unit: str) -> str:
 
 
 def capped(row: Plain, share: float) -> bool:
-    """Whether a figure ends at its limit before the end of the range, as shares do at 1.
+    """Return True if a figure reaches its limit before the end of the range, as shares do at 1.
 
     >>> capped({"value": 0.84, "unit": "", "high": 1.0}, 0.25)
     True
@@ -126,12 +126,12 @@ def capped(row: Plain, share: float) -> bool:
 
 
 def sensitivity_page(found: Sensitivity) -> Document:
-    """Return the page of a sensitivity."""
+    """Return the page of a sensitivity analysis."""
     return _SensitivityPage(found).document()
 
 
 class _SensitivityPage:
-    """The sections of the page of a sensitivity."""
+    """Builder of the page of a sensitivity analysis."""
 
     def __init__(self, found: Sensitivity):
         self.found, self.now, self.again = found, found.value, found.searched
@@ -140,7 +140,7 @@ class _SensitivityPage:
         self.least = whole(self.now, unit) / abs(self.now) if self.now else 1.0
 
     def document(self) -> Document:
-        """Return the whole page."""
+        """Return the complete page."""
         found = self.found
         said = {
             "plan": self._words(found.execution.to_dict()),
@@ -191,7 +191,7 @@ class _SensitivityPage:
         return scaled(value, unit) if abs(value) >= 10_000 else f"{significant(value)} {unit}"
 
     def _figures(self) -> Iterator[Section]:
-        """Yield the tornado: the figures of each kind, the longest bar fills a half."""
+        """Yield the tornado: the figures by kind; the longest bar fills its half."""
         rows = [row for row in self.rows if self._large(row)]
         kinds = {kind: [row for row in rows if row["kind"] == kind] for kind in KINDS}
         shown = {KINDS[kind]: some for kind, some in kinds.items() if some}
@@ -212,7 +212,7 @@ class _SensitivityPage:
         return self._stuck(row) or max(map(abs, changes), default=0.0) >= least
 
     def _stuck(self, row: Plain) -> bool:
-        """Whether the plan does not run at an end of the range."""
+        """Return True if the plan cannot run at an end of the range."""
         return any(row[end] is not None and row[f"at_{end}"] is None for end in ("low", "high"))
 
     def _changes(self, row: Plain) -> list[float]:
@@ -220,7 +220,7 @@ class _SensitivityPage:
         return [one / self.now - 1 for one in ends if one is not None] if self.now else []
 
     def _tornado(self, rows: Sequence[Plain]) -> Grid:
-        """Return a row for each figure; a narrow page leaves out the bars, or the values of now."""
+        """Return a row for each figure; narrow pages hide the bars, then the present values."""
         share = 100 * self.found.within.share
         again = ("again", "again") if self.again and rows[0]["hardware"] else ()
         titles = ("", "now", "elast.", f"-{share:g} %", f"+{share:g} %", *again)
@@ -237,6 +237,7 @@ class _SensitivityPage:
         )
 
     def _cells(self, row: Plain) -> list[str]:
+        # None is unknown and becomes a dash; 0 is a result.
         elasticity = row["elasticity"]
         cells = [row["path"], stated(row["value"], row["unit"])]
         mark = "*" if row["kink"] else ""
@@ -247,17 +248,18 @@ class _SensitivityPage:
         return cells
 
     def _end(self, row: Plain, end: str, name: str) -> str:
-        """Write the change at an end of a range; counts, and shares that end at 1, say their value there."""
+        """Write the change at an end of a range; for counts, and for shares that reach 1, with the value there."""
         if row[end] is None:
             return "-"
         text = change(row[name], self.now)
         if end == "high" and capped(row, self.found.within.share):
             return f"to {stated(row[end], row['unit'])}: {text}"
+        # A count changes in whole steps, so its end differs from the nominal range.
         count = row["hardware"] and isinstance(row["value"], int)
         return f"{row[end]:,}: {text}" if count else text
 
     def _bar(self, row: Plain, largest: float) -> TwoSided:
-        """Return the bar of the changes at both ends; none where the plan does not run."""
+        """Return the bar of the changes at both ends; an end at which the plan cannot run has no bar."""
         low, high = (
             0.0 if one is None or not self.now or not largest else (one / self.now - 1) / largest
             for one in (row["at_low"], row["at_high"])
@@ -265,7 +267,7 @@ class _SensitivityPage:
         return TwoSided(low, high)
 
     def _notes(self) -> Iterator[str]:
-        """Say how many figures have no row, and the sum of the elasticities."""
+        """Yield the number of figures without a row, and the sum of the elasticities."""
         if small := sum(not self._large(row) for row in self.rows):
             yield f"{counted(small, 'more figure')} with less than {100 * SHOWN * self.least:.2g} %."
         if idle := self.found.without_effect:
@@ -273,14 +275,14 @@ class _SensitivityPage:
             more = f", among them {named}" if named else ""
             yield f"{counted(len(idle), 'figure')} without effect{more}."
         if any(row["kink"] for row in self.rows if self._large(row)):
-            yield "* At a threshold: the elasticity is another one below and above, and this is their mean."
+            yield "* At a threshold: the elasticity differs below and above; this is the mean."
         if self.found.total is not None:
             yield _sum(self.found.total)
         if self.found.within.calibrated:
-            yield "Rates of calibrated parts go to the ends of their intervals."
+            yield "Rates of calibrated parts vary over their intervals."
 
     def _plans(self, again: Searched) -> Section:
-        """Name the best plan now, and the other plans that changes make better."""
+        """Return the best plan now, and the plans that become better when the machine changes."""
         best, rows = again.now, []
         if not best.kept:
             rows.append(("nothing changed", *self._step(best)))
@@ -291,6 +293,7 @@ class _SensitivityPage:
             for end, found in zip(("low", "high"), again.ends.get(row["path"], ()), strict=False):
                 if found is None or found.kept or found.execution == best.execution:
                     continue
+                # The new plan must beat both alternatives: the plan as it is, and the best plan now.
                 gained = abs(found.value - min(best.value, row[f"at_{end}"] or math.inf))
                 gains.append(
                     (gained / self.now, f"{row['path']} {stated(row[end], row['unit'])}", found)
@@ -298,10 +301,10 @@ class _SensitivityPage:
         gains = [one for one in gains if one[0] > _LEAST_GAIN]
         for _, words, found in sorted(gains, key=lambda one: -one[0])[:_MOST_PLANS]:
             rows.append((words, *self._step(found)))
-        none = "No change makes another plan better by more than 0.1 %."
+        none = "No change makes another plan more than 0.1 % better."
         block = Grid(("text", "right", "text"), tuple(rows)) if rows else none
         return Section(
-            "Searched again", (block,), "the best plan on each changed machine", opened=True
+            "Searched again", (block,), "best plan for each changed machine", opened=True
         )
 
     def _step(self, best: Replanned) -> tuple[str, str]:
@@ -328,14 +331,14 @@ def memory_section(
     link: Callable[[float], str] = _no_link,
     most: int = _MOST_STEPS,
 ) -> Section:
-    """Return how much more memory gains, and how much less memory costs.
+    """Return the gains from more memory, and the costs of less.
 
     Args:
-        stairs: The best plan of each capacity.
-        value: What changes are relative to: the statistic now.
-        words: Returns an execution in words.
-        link: Returns the address of a page with a capacity in bytes.
-        most: Steps up that are listed.
+        stairs: Best plan for each capacity.
+        value: Reference of changes: the statistic now.
+        words: Function that returns an execution in words.
+        link: Function that returns the address of a page with a capacity in bytes.
+        most: Maximum number of steps up.
     """
     here = stairs.capacity
 
@@ -359,7 +362,7 @@ def memory_section(
     return Section(
         "Memory",
         (Grid(("left", "right", "text"), tuple(shown)),),
-        f"{here / GIB:,.4g} GiB, of which plans get {usable:,.4g}",
+        f"{here / GIB:,.4g} GiB, usable by plans: {usable:,.4g}",
     )
 
 
@@ -373,7 +376,7 @@ def break_even_section(
     Args:
         found: A sensitivity with break-even values.
         names: Names of figures by their paths.
-        link: Returns the address of a page with a figure at a value.
+        link: Function that returns the address of a page with a figure at a value.
     """
     blocks: list[Block] = [dim(f"Compared: {found.compared}.")]
     rows = tuple(
@@ -388,12 +391,12 @@ def break_even_section(
     blocks.append(Grid(("left", "right", "right"), rows) if rows else "None of them.")
     paths = (one.figure.path for one in found.break_evens if one.value is None)
     if never := ", ".join(names.get(path, path) for path in paths):
-        blocks.append(dim(f"Never within 1/16 to 16 times: {never}."))
+        blocks.append(dim(f"Not between 1/16 and 16 times: {never}."))
     return Section(f"As good as {found.rival}", tuple(blocks), "with one figure alone at")
 
 
 def _length(run: Plain) -> str:
-    """Say what a campaign is about, or how long it is, as it states that itself."""
+    """Return a campaign's description, or its length as it states it."""
     known = ((name, run[name]) for name in ("tokens", "steps") if name in run)
     stated = (f"{one if isinstance(one, str) else tokens_words(one)} {name}" for name, one in known)
     loss = f"to a loss of {run['loss']}" if "loss" in run else "phases"
@@ -401,27 +404,29 @@ def _length(run: Plain) -> str:
 
 
 def _capacity(size: float, now: float) -> str:
-    """Write a capacity, and how much more it is than now."""
+    """Write a capacity, and its difference from now."""
     return f"{size / GIB:,.4g} GiB ({(size - now) / GIB:+,.3g})"
 
 
 def _steps(stairs: CapacitySweep, most: int) -> list[Step]:
-    """Return the steps up that are worth telling: the next one, and those that gain a little more."""
+    """Return the steps up to show: the next one, and later ones with a noticeable further gain."""
     shown: list[Step] = []
     for step in stairs.up:
+        # Many steps gain almost nothing: compare with the last step shown.
         if not shown or abs(step.best.value / shown[-1].best.value - 1) > SHOWN:
             shown.append(step)
     return shown[:most]
 
 
 def _sum(total: Total) -> str:
-    """Say what the elasticities of rates and times add up to."""
-    text = f"Elasticities of all rates, less those of all times: {total.sum:.4f}"
+    """Return the sum of the elasticities of rates and times."""
+    # If all rates double and all times halve, the step takes half as long: they should add up to 1.
+    text = f"Elasticities of all rates minus those of all times: {total.sum:.4f}"
     left = total.unstated
     if abs(left) > _LEAST_SHARE:
         text += (
-            f"; {100 * left:.2g} % of the time follows from latencies that the file does not state"
+            f"; {100 * left:.2g} % of the time comes from latencies that the file does not state"
         )
     if abs(total.sum - total.together) > _LEAST_SHARE:
-        text += "; thresholds make the rest"
+        text += "; the rest is due to thresholds"
     return f"{text}."

@@ -1,4 +1,4 @@
-"""Deployments side by side: what is asked differently, and their figures, passes and memory."""
+"""Comparison of deployments: inputs that differ, and their figures, passes and memory."""
 
 import math
 from collections.abc import Sequence
@@ -22,13 +22,13 @@ _MEMORY = ("weights", "cache", "activation", "reserve")
 
 @dataclass(frozen=True, slots=True)
 class ServedResult:
-    """A deployment with its figures, and its name.
+    """Deployment with its figures and its name.
 
     Attributes:
-        label: What it is called.
-        record: What it gives.
-        sources: The files that it was made from.
-        pictures: Its pictures.
+        label: Name.
+        record: Its results.
+        sources: Its input files.
+        pictures: Its charts.
     """
 
     label: str
@@ -38,29 +38,29 @@ class ServedResult:
 
     @property
     def missed(self) -> list[str]:
-        """The limits that it misses, in words."""
+        """Limits that it misses, in words."""
         return [one.in_words for one in self.record.limits if not one.met]
 
 
 @dataclass(frozen=True)
 class ServedComparison(SideBySide):
-    """Two or more deployments; the others are compared with the first.
+    """Two or more deployments, compared with the first.
 
     Attributes:
         results: The deployments.
     """
 
     results: Sequence[ServedResult]
-    __repr__ = SideBySide.__repr__  # dataclasses have one of their own
+    __repr__ = SideBySide.__repr__  # else the dataclass decorator would add its own
 
     @property
     def headings(self) -> list[str]:
-        """The heading of the values of each: its letter."""
+        """Column headings of the deployments: their letters."""
         return list(self.letters)
 
     @cached_property
     def inputs(self) -> list[tuple[str, list[Any]]]:
-        """What differs of deployments, then model and system, then of workloads; None where one does not say."""
+        """Inputs that differ: deployment, then model and system, then workload; None if not stated."""
         records = [one.record for one in self.results]
         documents = [
             {"deployment": with_replicas(one.deployment), "workload": one.workload.to_dict()}
@@ -76,7 +76,7 @@ class ServedComparison(SideBySide):
 
     @cached_property
     def figures(self) -> list[Line]:
-        """Every figure, in the order of ``calculon describe serving``."""
+        """All figures, in the order of ``calculon describe serving``."""
         found = [one.record.figures for one in self.results]
         return [
             Line(c.name, c.help, c.unit, tuple(_finite(one[c.name]) for one in found))
@@ -84,7 +84,7 @@ class ServedComparison(SideBySide):
         ]
 
     def causes(self, name: str) -> list[Line]:
-        """Return what a pass (``decode`` or ``prefill``) is due to, the largest differences first."""
+        """Return the causes of the time of a pass (``decode`` or ``prefill``), largest difference first."""
         found = [getattr(one.record.passes, name).causes for one in self.results]
         lines = (
             Line(words, cause, SECONDS, tuple(getattr(one, cause) for one in found))
@@ -94,14 +94,14 @@ class ServedComparison(SideBySide):
 
     @property
     def memory(self) -> list[Line]:
-        """The memory of a rank by kind, the largest differences first."""
+        """Memory of a rank by kind, largest difference first."""
         found = [one.record.figures for one in self.results]
         return ranked(
             Line(name, name, _BYTES, tuple(one[f"mem_{name}"] for one in found)) for name in _MEMORY
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain data."""
+        """Return a JSON-serializable dict."""
         return {
             "results": [
                 {
@@ -120,7 +120,7 @@ class ServedComparison(SideBySide):
         }
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return a row for each value that has a reference."""
+        """Return a row for each value that is compared with the first result's."""
         lines = [("figures", line) for line in self.figures]
         lines += [(name, line) for name in PASSES for line in self.causes(name)]
         lines += [("memory", line) for line in self.memory]
@@ -128,5 +128,5 @@ class ServedComparison(SideBySide):
 
 
 def _finite(value: float | None) -> float | None:
-    """Return a figure; None for one that there is not, and for a wait without end."""
+    """Return a figure; None if it is missing, or if it is an infinite wait."""
     return value if value is not None and math.isfinite(value) else None

@@ -1,4 +1,4 @@
-"""Deployments with their figures: of a result, or of the file that ``serve -o`` wrote."""
+"""Deployments with their figures, from a result or from the file that ``serve -o`` wrote."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -18,13 +18,13 @@ _AGREES = 1e-9
 
 
 def is_served(raw: object) -> bool:
-    """Return whether a document is what ``serve -o`` writes."""
+    """Return True if a document was written by ``serve -o``."""
     return isinstance(raw, Mapping) and {"deployment", "workload", "figures", "passes"} <= set(raw)
 
 
 @dataclass(frozen=True, slots=True)
 class FoundResult(ServedResult):
-    """A deployment with the result that its record is of."""
+    """Deployment with the result of its record."""
 
     found: Served | None = None
 
@@ -35,10 +35,10 @@ def served_result(label: str, found: Served, sources: tuple[Document, ...] = ())
 
 
 def compared_served(results: Sequence[ServedResult]) -> ServedComparison:
-    """Compare deployments; a deployment without a name is named by model, processors and system.
+    """Compare deployments; unnamed ones are named by model, processors and system.
 
     Raises:
-        SpecError: For fewer than two of them, and for more than there are letters.
+        SpecError: For fewer than two deployments, and for more deployments than letters.
     """
     if not 2 <= len(results) <= MOST:
         wanted = f"2 to {MOST} deployments to compare"
@@ -47,7 +47,7 @@ def compared_served(results: Sequence[ServedResult]) -> ServedComparison:
 
 
 def named(results: Sequence[ServedResult]) -> list[ServedResult]:
-    """Return deployments with names: model, processors and system where they have none."""
+    """Return named deployments; unnamed ones are named by model, processors and system."""
     return [replace(one, label=one.label or _name(one.record)) for one in results]
 
 
@@ -56,7 +56,7 @@ def _name(record: ServedRecord) -> str:
 
 
 def pictured(results: Sequence[ServedResult]) -> list[ServedResult]:
-    """Return deployments with pictures, where the document can be estimated again."""
+    """Return deployments with charts, if they can be estimated again."""
     from calculon.documents.charts.batch_chart import WORDS, batch_curves
 
     found = []
@@ -68,7 +68,7 @@ def pictured(results: Sequence[ServedResult]) -> list[ServedResult]:
 
 
 def _again(record: ServedRecord) -> Served | None:
-    """Estimate a deployment by the names in its record; nothing where these give other figures by now."""
+    """Estimate a deployment by the names in its record; None if the figures have changed since."""
     try:
         found = serve(record.model, record.deployment, record.system, record.workload)
     except (SpecError, Infeasible):

@@ -1,4 +1,4 @@
-"""Rates of processors against rates of users: the frontier of the deployments of a model on machines."""
+"""Frontier of deployments: tokens/s per processor and tokens/s per user, on one or several machines."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -20,7 +20,7 @@ from calculon.serving.records.read_records import WorkloadSource, read_workload
 from calculon.serving.serve import serve
 
 AXES = ("output_rate_per_proc", "interactivity")
-"""The figures of a frontier."""
+"""Figures of a frontier."""
 
 
 def frontier_of(
@@ -34,16 +34,16 @@ def frontier_of(
     *,
     apart: bool = False,
 ) -> dict[str, Any]:
-    """Return the frontiers of machines as plain data: deployments that no other beats in both rates.
+    """Return the frontiers of machines as plain data: the Pareto-optimal deployments in both rates.
 
     Args:
-        model, num_procs, workload, options, fix, add, apart: As of
+        model, num_procs, workload, options, fix, add, apart: As in
             :func:`~calculon.search.deployments.serving_search.search_deployments`.
-        systems: The machines, of which each counts once.
+        systems: The machines; duplicates count once.
 
     Raises:
-        SpecError: For everything wrong with the inputs, and for a load that states how many requests come.
-        Infeasible: Where the model fits on none, and where no batch of any deployment keeps the limits.
+        SpecError: For all invalid inputs, and for a workload with a fixed load.
+        Infeasible: If the model fits on no machine, and if no batch of any deployment keeps the limits.
     """
     shape, load = inputs.model(model), read_workload(workload, options)
     _check_saturated(load)
@@ -70,12 +70,13 @@ def frontier_in(found: DeploymentSearch) -> dict[str, Any]:
 def frontiers(several: Sequence[DeploymentSearch]) -> dict[str, Any]:
     """Return the frontiers of searches for one model under one workload on several machines.
 
-    A search tries batches that double; at every batch between, its deployments are on the frontier as far as they are
-    not beaten.
+    A search tries powers of two as batches. Here its deployments are evaluated at every batch between them, and
+    the Pareto-optimal points are kept.
     """
     curves = []
     for found in several:
         space = found.space
+        # Batch limits would cut the curve; each split needs one curve only.
         free = {replace(one, max_batch=0): None for one in found.deployments}
         own = [by_batch(serve(space.model, one, space.system, space.workload)) for one in free]
         points = _points(own, space.workload)
@@ -96,22 +97,22 @@ def frontiers(several: Sequence[DeploymentSearch]) -> dict[str, Any]:
 
 
 def _none(found: DeploymentSearch) -> str:
-    """Say why no deployment of a search is on the frontier."""
+    """Return the reason why no deployment of a search is on the frontier."""
     if found.why.needed is not None:
-        return "none has room"
+        return "none fits in memory"
     return "none keeps the limits" if found.why.reason == "limits" else "no split divides the model"
 
 
 def _check_saturated(load: Workload) -> None:
-    """Refuse a load that states how many requests come."""
+    """Raise SpecError for a workload with a fixed load."""
     if load.kind != SATURATED:
-        hint = "calculon serve has the figures of a load"
-        wanted = "none: a frontier has every batch, and so every load"
+        hint = "calculon serve estimates a given load"
+        wanted = "none: a frontier covers all batches, and therefore all loads"
         raise SpecError("workload", Problem(load.kind, wanted, "a value", hint))
 
 
 def _points(several: Sequence[ByBatch], load: Workload) -> list[dict[str, Any]]:
-    """Return the points of deployments that nothing beats in both rates, the fastest for a user first."""
+    """Return the Pareto-optimal points of deployments in both rates, fastest per user first."""
     every = [point for curve in several for point in _kept(curve, load)]
     if not every:
         return []

@@ -1,4 +1,4 @@
-"""Deployments that serve a model as one HTML file to send: their pages and pictures, side by side, and assumptions."""
+"""HTML report of deployments: their pages and charts, comparison, and assumptions."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,21 +10,21 @@ from calculon.render.html_file import Part, html_file
 from calculon.render.text_tables import Table
 
 ASSUMPTIONS = (
-    "A steady state of mean values: no single request is simulated, and all prompts, and all outputs, of a batch have "
-    "one length.",
-    "Passes have the layers of training in edition corrected; each row takes a floor, and then its arithmetic or its "
-    "bytes, whichever is longer.",
-    "A rate comes as a Poisson process unless the workload says otherwise; the wait before prefill is that of a queue "
-    "with as many servers as replicas.",
+    "A steady state with mean values: requests are not simulated individually, and all prompts, and all outputs, of a "
+    "batch have the same length.",
+    "Passes use the layers of edition corrected; each row takes a floor, plus the longer of its arithmetic and its "
+    "memory traffic.",
+    "Requests arrive as a Poisson process unless the workload says otherwise; the wait before prefill is the wait in a "
+    "queue with as many servers as replicas.",
     "Nothing fails, and no request is evicted or preempted.",
 )
-"""What every estimate of a deployment takes for granted."""
+"""Assumptions of every estimate of a deployment."""
 
 
 def served_report(
     results: Sequence[ServedResult], versions: Mapping[str, str], validation: Mapping[str, Table]
 ) -> str:
-    """Return the report of deployments; arguments as of :func:`~calculon.documents.report_page.report_page`."""
+    """Return the report of deployments; arguments as in :func:`~calculon.documents.report_page.report_page`."""
     several = len(results) > 1
     parts: list[Part] = [
         (

@@ -1,4 +1,4 @@
-"""Speculative decoding on the page of a serving deployment: the draft, accepted tokens, and when it pays."""
+"""Speculative decoding on the page of a deployment: the draft, accepted tokens, and break-even batch."""
 
 from collections.abc import Iterator
 
@@ -7,8 +7,8 @@ from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.speculation import NO_DRAFT, OF_MODEL
 from calculon.serving.served_record import FigureRecord, ServedRecord
 
-_DRAFTS = {"mtp": "modules that predict further tokens", "ngram": "matches in the text so far"}
-"""Words for drafts that are no model of their own."""
+_DRAFTS = {"mtp": "multi-token prediction modules", "ngram": "n-gram matches in the text"}
+"""Labels of drafts without a separate draft model."""
 
 
 def draft_words(served: ServedRecord) -> str:
@@ -39,7 +39,7 @@ def _pays(figures: FigureRecord) -> str:
     if not most:
         return "decode passes are never faster with it"
     if most >= figures["max_concurrency"]:
-        return "decode passes are faster with it for all that fit"
+        return "decode passes are faster with it for all batches that fit"
     return f"decode passes are faster with it up to {counted(int(most), 'sequence')}"
 
 
@@ -50,10 +50,10 @@ def draft_notes(served: ServedRecord) -> Iterator[str]:
     stated = served.deployment
     if stated.acceptance is None and stated.accepted is None:
         yield (
-            f"{own.acceptance:g} of drafted tokens are accepted: the least that DeepSeek-V3 reports "
+            f"{own.acceptance:g} of drafted tokens are accepted: the lower end of the range in the DeepSeek-V3 report "
             "(arXiv 2412.19437, section 5.4.3)."
         )
     yield (
-        f"A drafted token is accepted with a probability of {own.acceptance:.3g} where those before it are; tokens "
-        "of a pass come at once, and the longest gap is between passes."
+        f"A drafted token is accepted with probability {own.acceptance:.3g} if all earlier ones are; the tokens "
+        "of a pass arrive at once, so the longest gap is between passes."
     )

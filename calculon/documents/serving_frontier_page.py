@@ -1,4 +1,4 @@
-"""Page of the frontier of deployments: a picture, and the deployments of its points."""
+"""Page of the frontier of deployments: a chart, and the deployments of its points."""
 
 from collections.abc import Iterator, Sequence
 from string import ascii_uppercase
@@ -20,13 +20,13 @@ from calculon.render.texts import counted
 from calculon.serving.records.deployment import Deployment
 
 MOST = 9
-"""Points of a frontier that the page lists."""
+"""Maximum number of points in the table."""
 
 _RATE = Unit("tokens/s")
 
 
 def serving_frontier_page(found: Plain) -> Document:
-    """Return the frontiers of machines: tokens/s of a processor against tokens/s of a user.
+    """Return the frontiers of machines: tokens/s per processor and tokens/s per user.
 
     `found` is the result of :func:`calculon.documents.served_frontier.frontier_of`.
     """
@@ -61,8 +61,8 @@ def _picture(shown: Sequence[tuple[str, str, Plain]], *, steps: bool) -> Frontie
         (label, point["interactivity"], point["output_rate_per_proc"]) for label, _, point in shown
     ]
     _, across, up = zip(*points, strict=True)
-    x = Axis.of("tokens of a user", _RATE, across)
-    y = Axis.of("generated tokens of a processor", _RATE, up)
+    x = Axis.of("tokens per user", _RATE, across)
+    y = Axis.of("generated tokens per processor", _RATE, up)
     return Frontier(x, y, points, steps=steps)
 
 
@@ -77,20 +77,20 @@ def counts_words(counts: Sequence[int]) -> str:
 
 
 def pools_words(d: Deployment) -> str:
-    """Return the split of replicas, and the number of processors that only prefill."""
+    """Return the split of replicas, and the number of prefill processors."""
     if d.prefill is None:
         return split_words(d)
     return f"{split_words(d)} + {d.prefill.num_procs:,} prefill"
 
 
 def all_types(document: Plain) -> list[str]:
-    """Return the types of numbers of all points, in words."""
+    """Return the data types of all points, in words."""
     every = (one["deployment"] for curve in document["curves"] for one in curve["points"])
     return list(dict.fromkeys(map(types_words, every)))
 
 
 def chosen(points: Sequence[Plain]) -> list[Plain]:
-    """Return a few points of a frontier, evenly spaced in tokens/s of a user, the first and the last among them."""
+    """Return a few points of a frontier, evenly spaced in tokens/s per user, including the first and the last."""
     if len(points) <= MOST:
         return list(points)
     ends = points[0]["interactivity"], points[-1]["interactivity"]

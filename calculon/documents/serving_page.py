@@ -33,42 +33,43 @@ from calculon.serving.records.pool import Pool
 from calculon.serving.served_record import LimitRecord, PassRecord, ServedRecord
 
 CUTS = {
-    "memory": "as many as fit into memory",
+    "memory": "as many as fit in memory",
     "max_batch": "as many as max_batch allows",
-    "token_budget": "as many as token_budget has room for beside prompts",
-    "users": "one for each user",
-    "rate": "as many as it takes to keep up",
+    "token_budget": "as many as token_budget allows while prompts arrive",
+    "users": "one per user",
+    "rate": "as many as needed to keep up",
     "requests": "all requests of the run",
-    "tpot": "as many as keep the limit of TPOT",
-    "ttft": "as many as keep the limit of TTFT",
-    "prefill": "as many as the other processors prefill",
+    "tpot": "as many as the TPOT limit allows",
+    "ttft": "as many as the TTFT limit allows",
+    "prefill": "as many as the prefill workers supply",
 }
 """Reasons why the batch of a replica is limited."""
 
 BOUNDS = {"floor": "floor", "arithmetic": "arithmetic", "memory": "memory", "network": "network"}
-"""Parts of the time of a row, of which the longest bounds it."""
+"""Components of the time of a row; the longest is its bottleneck."""
 
 PASSES = {"decode": "Decode pass", "prefill": "Prefill of one prompt"}
-"""Titles of passes."""
+"""Titles of the sections of passes."""
 
 _LATENT = 1e-12
+"""Share of a cause, or seconds of a delay, below which it is a rounding error."""
 
 _MOST_PARTS = 3
-"""Parts of the machine that the page lists, at most."""
+"""Maximum number of machine parts on the page."""
 
 _LEAST_HELP = 5e-3
-"""Least elasticity of a part that the page lists."""
+"""Smallest elasticity of a machine part on the page."""
 
 _BETTER = {
-    "latency of small messages": "shorter latency of small messages",
-    "floors of kernels": "shorter floors of kernels",
-    "time of the host": "shorter time of the host",
+    "latency of small messages": "shorter small-message latency",
+    "floors of kernels": "shorter kernel floors",
+    "time of the host": "shorter host time",
 }
-"""Words for parts of which less is better."""
+"""Labels of machine parts that improve by getting smaller."""
 
 
 def serving_page(served: ServedRecord, note: str = "") -> Document:
-    """Return the page of a deployment; `note` is the note on a word for several systems."""
+    """Return the page of a deployment; `note` explains a name that matches several systems."""
     return _ServingPage(served).document(note)
 
 
@@ -79,7 +80,7 @@ class _ServingPage:
         self.deployment, self.workload = served.deployment, served.workload
 
     def document(self, note: str) -> Document:
-        """Return the whole page."""
+        """Return the complete page."""
         served, procs = self.served, self.deployment.num_procs
         question = {
             "deployment": deployment_words(self.deployment),
@@ -106,12 +107,12 @@ class _ServingPage:
         if cut in ("tpot", "ttft") and self.served.batch == 1:
             met = {one.name: one.met for one in self.served.limits}
             if not met.get(cut, True):
-                return f"even one misses the limit of {cut.upper()}"
+                return f"even one misses the {cut.upper()} limit"
         thinks = cut == "users" and self.workload.think
         return "as many as users wait for at a time" if thinks else CUTS[cut]
 
     def _answer(self) -> Section:
-        """Return latency, throughput and costs, and whether they keep the limits."""
+        """Return latency, throughput and costs, and the limits that they keep or miss."""
         limits = (
             f"Keeps {self._kept(one)}." if one.met else bold(f"Misses {one.in_words}.")
             for one in self.served.limits
@@ -119,9 +120,10 @@ class _ServingPage:
         return Section("", (Facts((*self._rates(), *self._costs())), *limits, *self._basis()))
 
     def _kept(self, limit: LimitRecord) -> str:
-        """Return a limit and the figure that keeps it, in the digits of the figure."""
+        """Return a limit with the measured figure, in the figure's digits."""
         if limit.name not in ("ttft", "tpot"):
             return limit.in_words
+        # Limits are written as given, measured values with their own digits.
         most = f"{limit.most:g} s" if limit.most >= 1 else f"{1e3 * limit.most:g} ms"
         return f"{limit.name.upper()}: {self._duration(limit.name)(limit.found)} of {most}"
 
@@ -137,27 +139,28 @@ class _ServingPage:
             )
             yield words, write(f[name]), _joined(*remarks)
         gap = f"longest gap {self._duration('tpot')(f['itl_max'])}"
-        yield "tokens/s of a user", self._digits("tpot").rate(f["interactivity"]), gap
+        yield "tokens/s per user", self._digits("tpot").rate(f["interactivity"]), gap
         write = self._digits("output_rate").rate
-        each = f"{write(f['output_rate_per_proc'])} for each processor"
+        each = f"{write(f['output_rate_per_proc'])} per processor"
         remark = _joined(self._range("output_rate", write), each)
         yield "generated tokens/s", write(f["output_rate"]), remark
         yield "requests/s", write(f["request_rate"]), f"{write(f['capacity_rate'])} at most"
 
     def _costs(self) -> Iterator[tuple[str, str, str]]:
-        """Yield price, energy and the time of all requests, as far as they are known."""
+        """Yield price, energy and the total time of all requests, as far as they are known."""
         f, price, write = self.figures, self.served.price, self._digits("output_rate").small
         if f["usd_per_mtoken"] is not None:
-            yield "USD for 1M generated", write(f["usd_per_mtoken"]), price
+            yield "USD per 1M generated", write(f["usd_per_mtoken"]), price
             blended = write(f["usd_per_mtoken_blended"])
-            yield "USD for 1M tokens", blended, "prompts and generated together"
+            yield "USD per 1M tokens", blended, "prompts and generated together"
         elif not price:
-            yield "USD for 1M generated", "?", "no price is known: --set price=2.5 (USD/h)"
+            # A question mark with a hint, because most users want the price.
+            yield "USD per 1M generated", "?", "no price is known: --set price=2.5 (USD/h)"
         if f["joules_per_token"] is not None:
             yield (
-                "J for a token",
+                "J per token",
                 write(f["joules_per_token"]),
-                "estimate, by assumed power",
+                "estimate, from assumed power",
             )
         if self.served.run_time is not None:
             count = f"{self.workload.requests:,} requests"
@@ -165,39 +168,41 @@ class _ServingPage:
             yield "whole run", duration_of(self.served.run_time), told
 
     def _digits(self, figure: str) -> Digits:
-        """Return the digits that the range of a figure leaves."""
+        """Return the digits that the range of a figure allows."""
         one = self.served.ranges.get(figure)
+        # Without published rows, digits are those of unmeasured figures.
         return Digits(WITHOUT_INTERVAL if one is None else one.spread)
 
     def _duration(self, figure: str) -> Callable[[float], str]:
-        """Return the function that writes times in the digits of a figure."""
+        """Return a function that writes times in the digits of a figure."""
         digits = self._digits(figure)
         return lambda seconds: ENDLESS if math.isinf(seconds) else digits.duration(seconds)
 
     def _range(self, figure: str, write: Callable[[float, float], str]) -> str:
-        """Return the range of a figure by published rows, in the digits of the figure; empty without one."""
+        """Return the range of a figure from published rows, in the figure's digits; empty without one."""
         one = self.served.ranges.get(figure)
         return (
             "" if one is None else f"({write(one.low, one.value)} to {write(one.high, one.value)})"
         )
 
     def _basis(self) -> Iterator[Styled]:
-        """Yield the class of the deployment, and the published rows behind the ranges."""
+        """Yield the class of the deployment, and the published rows that the ranges are based on."""
         served = self.served
         if served.served_class is not None and served.ranges:
             yield dim(f"Ranges of 90 %. {basis(served.served_class, served.ranges)}")
 
     def _evidence(self) -> Iterator[str]:
-        """Yield a note on the ranges of figures."""
+        """Yield a note on the origin of the ranges."""
         if self.served.ranges:
             yield (
-                "Ranges hold 90 % of measured values, by published rows: rows of the same kind of model, engine, "
-                "hardware and load count more, each source counts alike, and nothing is fitted to them (calculon lv "
+                "Ranges contain 90 % of measured values, judging by published rows: rows with a similar model, engine, "
+                "hardware and load have more weight, all sources the same, and nothing is fitted to them (calculon lv "
                 "--study serving --edition corrected)."
             )
 
     def _causes(self) -> Section:
-        """Return the causes of the time in decoding, in prefill, and in the mix that a replica has."""
+        """Return the causes of time in decode, in prefill, and in the replica's mix of both."""
+        # Under overload the share exceeds 1: the replica then does nothing but prefill.
         share = min(1.0, self.figures["prefill_share"])
         passes = self.served.passes
         decode, prefill = (
@@ -224,12 +229,12 @@ class _ServingPage:
         ]
         blocks: list[Block] = [Table(columns, rows)]
         if self.deployment.prefill is None:
-            blocks.append(dim(f"Prompts take {percent(share)} of the time of a replica."))
+            blocks.append(dim(f"Prefill takes {percent(share)} of a replica's time."))
         remark = f"{CAUSES[ordered[0]]}, {percent(both[ordered[0]])} of the time"
         return Section("What limits", tuple(blocks), remark, opened=True)
 
     def _memory(self) -> Section:
-        """Return the memory of a rank, and what more would fit."""
+        """Return the memory of a rank, and the number of sequences and tokens that fit."""
         f = self.figures
         whole = f["mem_used"] + f["mem_free"]
         rows = []
@@ -237,12 +242,14 @@ class _ServingPage:
             size, style = f[f"mem_{name}"], "dim" if name == "free" else ""
             pieces = Styled(name, style), Styled(gibibytes(size, 1), style)
             rows.append((*pieces, dim(percent(size / whole))))
-        fits = f"{f['max_concurrency']:,.0f} sequences fit; the longest alone has {f['max_context']:,.0f} tokens."
+        fits = f"{f['max_concurrency']:,.0f} sequences fit; one alone can have {f['max_context']:,.0f} tokens."
         blocks: list[Block] = [Grid(("left", "right", "right"), tuple(rows)), dim(fits)]
         if (even := f["even_context"]) is not None and math.isfinite(even):
-            reads = f"Caches outweigh weights in a pass from {even:,.0f} tokens of context on."
+            reads = (
+                f"From {even:,.0f} tokens of context on, a pass reads more KV cache than weights."
+            )
             blocks.append(dim(reads))
-        remark = f"GiB of a rank, of {gibibytes(whole, 1)}"
+        remark = f"GiB per rank, of {gibibytes(whole, 1)}"
         return Section("Memory", tuple(blocks), remark, opened=True)
 
     def _load(self) -> Section:
@@ -256,25 +263,25 @@ class _ServingPage:
             ("decode pass", duration_of(f["decode_time"])),
             ("whole request", duration_of(f["request_latency"])),
         )
-        remark = f"{percent(f['utilisation'])} of what it can answer"
+        remark = f"{percent(f['utilisation'])} of capacity"
         return Section("Load", (Grid(("left", "right"), rows),), remark, opened=True)
 
     def _prefill_label(self) -> str:
-        """Name the time of a prefill without other requests: with them, a long prompt comes in chunks."""
+        """Return the label of the prefill time of a lone request; under load, chunked prefill splits a long prompt."""
         budget = self.deployment.token_budget if self.deployment.prefill is None else 0
         return (
             "prefill alone, in one pass" if 0 < budget < self.workload.prompt else "prefill alone"
         )
 
     def _pools(self) -> Iterator[tuple[str, str]]:
-        """Yield the utilisation of processors that only prefill and of processors that only decode."""
+        """Yield the utilization of prefill workers and of decode workers."""
         f = self.figures
         if f["prefill_busy"] is None:
             return
-        yield "processors that prefill are busy", percent(f["prefill_busy"])
-        yield "of what the others can decode", percent(f["decode_busy"])
-        yield "balanced: prefilling for each decoding", significant(f["balanced_prefill"], 3)
-        yield "cache under way", duration_of(f["transfer_time"])
+        yield "prefill workers busy", percent(f["prefill_busy"])
+        yield "decode workers, of capacity", percent(f["decode_busy"])
+        yield "prefill per decode worker, balanced", significant(f["balanced_prefill"], 3)
+        yield "KV cache transfer", duration_of(f["transfer_time"])
 
     def _pass(self, name: str) -> Section:
         """Return the rows of a pass."""
@@ -296,17 +303,18 @@ class _ServingPage:
             if own.time > 0
         ]
         blocks: list[Block] = [Table(columns, rows)]
+        # Passes are timed on one stage; hand-overs and the slowest rank add to the time of a token.
         beyond = self.figures["decode_time"] - one.time
         if name == "decode" and beyond > _LATENT:
-            said = f"A token takes {duration_of(beyond)} more: hand-overs between stages, and waits for the slowest."
+            said = f"A token takes {duration_of(beyond)} more: stage-to-stage transfers, waiting for the slowest rank."
             blocks.append(dim(said))
         return Section(PASSES[name], tuple(blocks), duration_of(one.time), opened=True)
 
     def _helps(self) -> Section:
-        """Return the parts of the machine whose improvement raises the rate the most."""
+        """Return the machine parts whose improvement raises the rate most."""
         figure = {
             "output_rate": "tokens per second",
-            "interactivity": "tokens per second of a user",
+            "interactivity": "tokens per second per user",
         }
         rows = tuple(
             (_BETTER.get(part, part), f"+{100 * (1.1**elasticity - 1):.1f} %")
@@ -317,12 +325,12 @@ class _ServingPage:
         return Section("What would help", (Grid(("left", "right"), rows),), remark)
 
     def _router(self) -> Iterator[str]:
-        """Yield a note on the queue of several replicas."""
+        """Yield a note on the queue shared by several replicas."""
         pool = self.deployment.prefill or self.deployment
         if pool.replicas > 1 and self.workload.rate is not None:
             yield (
-                f"One queue for all {pool.replicas:,} replicas: a request goes to the first that is free. With a "
-                "queue for each, as where requests are dealt in turn, it waits longer: as for one replica at its share "
+                f"All {pool.replicas:,} replicas share a queue: a request goes to the first free one. If each has "
+                "a queue of its own (round-robin routing), requests wait longer: as for one replica at its share "
                 "of the rate."
             )
 
@@ -343,12 +351,12 @@ class _ServingPage:
             yield f"Energy: {self.served.power}."
 
     def _beyond_training(self) -> Iterator[str]:
-        """Yield a note if requests are longer than the sequences of the training."""
+        """Yield a note if requests are longer than the training sequences."""
         length, trained = self.workload.prompt + self.workload.output, self.served.seq_size
         if 0 < trained < length:
             yield (
-                f"Prompt and output have {length:,} tokens, and the model is one of {trained:,} (seq_size): longer "
-                "contexts take the time and memory told here, but whether it answers well is not known."
+                f"Prompt and output have {length:,} tokens, but the model was trained on {trained:,} (seq_size): "
+                "time and memory hold for longer contexts, too; the quality of its answers is not known."
             )
 
 
@@ -358,11 +366,11 @@ def _joined(*remarks: str) -> str:
 
 
 ENDLESS = "without end"
-"""Time of requests that arrive faster than they are answered."""
+"""Waiting time if requests arrive faster than they are answered."""
 
 
 def duration_of(seconds: float) -> str:
-    """Write a time; without end if requests arrive faster than they are answered."""
+    """Write a time; ``without end`` if requests arrive faster than they are answered."""
     return ENDLESS if math.isinf(seconds) else duration(seconds, error=abs(seconds) / 20)
 
 
@@ -372,12 +380,13 @@ def rate(value: float) -> str:
     >>> rate(3251.2), rate(20.02), rate(0.5)
     ('3,250', '20.0', '0.500')
     """
+    # Round first: 99.96 has three digits as 100, not as 100.0.
     rounded = float(f"{value:.3g}")
     return f"{rounded:,.0f}" if rounded >= 100 else significant(rounded, 3)
 
 
 def split_words(d: Pool) -> str:
-    """Return the split of a replica over processors."""
+    """Return the split of a replica across processors."""
     copies = d.redundant_experts
     return replica_words(d.to_dict()) + (
         f" with {counted(copies, 'expert')} twice" if copies else ""
@@ -385,7 +394,7 @@ def split_words(d: Pool) -> str:
 
 
 def types_words(d: Deployment) -> str:
-    """Return the types of weights and caches."""
+    """Return the data types of weights and KV cache."""
     experts = "" if d.experts_dtype == "same" else f", experts {d.experts_dtype}"
     return f"weights {d.weights_dtype}{experts}, cache {d.kv_dtype}"
 
@@ -395,21 +404,19 @@ def deployment_words(d: Deployment) -> str:
     batching = f"{d.batching} batching"
     if d.batching == "continuous":
         budget = d.token_budget
-        batching += (
-            f", passes of {budget:,} tokens" if budget else ", prompts in passes of their own"
-        )
+        batching += f", passes of {budget:,} tokens" if budget else ", prompts in separate passes"
     replicas = f"{counted(d.replicas, 'replica')} of {split_words(d)}"
     if pool := d.prefill:
-        batching = "no prompts between"
+        batching = "no prefill in between"
         replicas += f" decode, {counted(pool.replicas, 'replica')} of {split_words(pool)} prefill"
     return f"{replicas}; {types_words(d)}; {batching}{exchange_words(d)}"
 
 
 def exchange_words(d: Deployment) -> str:
-    """Return how tokens choose experts, and what hides their exchange, unless these are the defaults."""
+    """Return the routing of tokens to experts, and the work that hides its all-to-all; empty for the defaults."""
     behind = {"two_batches": "the other half of the batch", "shared_expert": "shared experts"}
     said = [] if d.routing == "balanced" else [f"routing {d.routing}"]
-    said += [f"exchange behind {behind[d.overlap]}"] if d.overlap in behind else []
+    said += [f"all-to-all hidden behind {behind[d.overlap]}"] if d.overlap in behind else []
     return "".join(f"; {one}" for one in said)
 
 
@@ -417,7 +424,7 @@ def _cached(w: Workload) -> str:
     """Return the cached share of prompts."""
     said = f", {percent(w.prefix_hit)} of the prompt cached" if w.prefix_hit else ""
     if w.shared_prefix is not None:
-        said += f", {w.shared_prefix:,} in all prompts"
+        said += f", {w.shared_prefix:,} shared by all prompts"
     return f"{said}, {w.turns:,} turns" if w.turns > 1 else said
 
 
@@ -434,7 +441,7 @@ def requests_words(w: Workload) -> str:
 
 
 def load_words(w: Workload) -> str:
-    """Return the rate of requests, or the number of users."""
+    """Return the request rate, or the number of users."""
     if w.rate is not None:
         return f"{w.rate:g} requests/s"
-    return "as many as it takes" if w.users is None else f"{counted(w.users, 'user')}"
+    return "saturating load" if w.users is None else f"{counted(w.users, 'user')}"

@@ -1,4 +1,4 @@
-"""Section on cached prefixes: the cached share of prompts, the memory tier, and the time to fetch it."""
+"""Section on prefix caching: the cached share of prompts, the memory tier, and the time to fetch it."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from calculon.serving.served_record import ServedRecord
 
 
 def prefix_section(served: ServedRecord) -> Iterator[Section]:
-    """Yield the section on cached prefixes if the workload has any."""
+    """Yield the section on prefix caching if the workload has cached prefixes."""
     f, w = served.figures, served.workload
     if not (w.prefix_hit or w.turns > 1 or w.shared_prefix is not None):
         return
@@ -19,17 +19,17 @@ def prefix_section(served: ServedRecord) -> Iterator[Section]:
     if rows := tuple(_rows(served)):
         blocks.append(Grid(("left", "right"), rows))
     if f["hit_break_even"] is not None:
-        pays = f"{significant(f['hit_break_even'] / GIGA, 2)} GB/s for each processor"
-        blocks.append(dim(f"Fetching is sooner than computing from {pays}."))
-    remark = f"{percent(f['hit_rate'])} of the tokens of prompts"
+        pays = f"{significant(f['hit_break_even'] / GIGA, 2)} GB/s per processor"
+        blocks.append(dim(f"Fetching is faster than recomputing from {pays} on."))
+    remark = f"{percent(f['hit_rate'])} of prompt tokens"
     yield Section("Cached prefixes", tuple(blocks), remark)
 
 
 def _rows(served: ServedRecord) -> Iterator[tuple[str, str]]:
-    """Yield the known figures of cached prefixes."""
+    """Yield the known figures of prefix caching."""
     f, w, place = served.figures, served.workload, served.deployment.cache_offload
     if w.shared_prefix is not None:
-        yield "tokens that all prompts begin with", f"{w.shared_prefix:,}"
+        yield "prefix tokens shared by all prompts", f"{w.shared_prefix:,}"
     if place != NO_TIER:
         yield f"of prompts from tier 2 ({place})", percent(f["hit_offloaded"])
     for name, (label, write) in _FIGURES.items():
@@ -38,29 +38,29 @@ def _rows(served: ServedRecord) -> Iterator[tuple[str, str]]:
 
 
 def prefix_notes(served: ServedRecord) -> Iterator[str]:
-    """Yield the assumptions on cached prefixes."""
+    """Yield the assumptions on prefix caching."""
     w, place = served.workload, served.deployment.cache_offload
     if w.turns > 1 and w.think:
         yield (
-            "Of conversations between turns the least recently used leave a cache first; times between turns are "
+            "Conversations are evicted between turns, least recently used first (LRU); times between turns are "
             "exponential."
         )
     elif w.turns > 1 and place == NO_TIER:
         yield (
-            "Conversations keep their caches between turns: --set workload.think=TIME says for how long they wait."
+            "Conversations keep their caches between turns: --set workload.think=TIME sets the time between turns."
         )
     elif place != NO_TIER and served.figures["hit_offloaded"]:
-        yield "All prefixes but what requests have in common are fetched from tier 2."
+        yield "All prefixes are fetched from tier 2, except the prefix that requests share."
 
 
 def length_note(workload: Workload) -> str:
-    """Return how lengths of prompts and outputs vary."""
+    """Return the variation of lengths of prompts and outputs."""
     if workload.prompt_cv and workload.output_cv:
-        return "lengths vary independently, and outputs at hand are longer than the average"
+        return "lengths vary independently, and outputs in progress are longer than average"
     if workload.prompt_cv:
         return "prompts have two lengths around their mean, and all outputs have one"
     if workload.output_cv:
-        return "all prompts have one length; outputs at hand are longer than the average"
+        return "all prompts have one length; outputs in progress are longer than average"
     return "all prompts, and all outputs, have one length in the batch"
 
 
@@ -75,4 +75,4 @@ _FIGURES = {
     "hit_time": ("fetching one from tier 2", _time),
     "recompute_time": ("computing one again", _time),
 }
-"""Labels and formats of the figures of cached prefixes."""
+"""Labels and formats of the figures of prefix caching."""

@@ -1,4 +1,4 @@
-"""What to change in the launch file of one result to run each of the others."""
+"""Changes to the launch file of one result that run each of the others."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 def settings_changes(
     results: Sequence[Result], dialect: str = ""
 ) -> tuple[int, dict[int, dict[str, Any]]]:
-    """Return the number of the result whose settings are changed, and by number what to change for each other one.
+    """Return the number of the result whose settings are changed, and the changes for each other one, by number.
 
-    It is the first that a launch file says, else the first of all where a launcher is asked for. Results of other
+    It is the first result from a launch file, or else the first of all if a launcher is requested. Results of other
     models are left out.
 
     Args:
         results: The results.
-        dialect: The launcher; by default that of the launch file.
+        dialect: Launcher; by default the launcher of the launch file.
 
     Raises:
-        SpecError: For a launcher that is not known or that cannot express the first, and for results without known
-            models.
+        SpecError: For an unknown launcher, for a launcher that cannot express the first result, and for results with
+            unknown models.
     """
     known = [one for one in results if isinstance(one, Estimated)]
     pairs = [(one, launch) for one in known if (launch := _launch(one)) is not None]
@@ -51,7 +51,7 @@ def settings_changes(
 
 
 def _launch(one: Estimated) -> "Launch | None":
-    """Return the launch file of a result; nothing where it is from none."""
+    """Return the launch file of a result; None if it is not from one."""
     origin = one.estimate.origin
     if origin is None or not origin.source:
         return None

@@ -1,4 +1,4 @@
-"""What to change in a launch file, as a table."""
+"""Table of changes to a launch file."""
 
 from calculon.base.errors import printable
 from calculon.base.records import Plain
@@ -13,13 +13,13 @@ def settings_section(
     longer: float | None = None,
     margin: float | None = None,
 ) -> Section:
-    """Return the changes of settings as a table, with what cannot be said in sentences.
+    """Return the changes of settings as a table, followed by sentences on fields that cannot be expressed.
 
     Args:
         difference: The difference as plain data.
-        names: What to call the two plans.
-        longer: By what share of the time of the first the second takes longer.
-        margin: By what share the longer time has to exceed the other for their order to be sure.
+        names: Names of the two plans.
+        longer: Relative excess of the second plan's time over the first's.
+        margin: Relative difference of times above which the order of the plans is certain.
     """
     rows = [_row(change) for change in difference["changes"]]
     columns = (
@@ -36,7 +36,7 @@ def settings_section(
 
 
 def gained(longer: float, margin: float | None = None) -> str:
-    """Write what a change of plans saves, and how sure that is; the margin of what is saved is a share of more time.
+    """Write the time saved by another plan, and the certainty; the margin is converted to a share of time saved.
 
     >>> gained(-0.079), gained(0.5, 0.35)
     ('-7.9 %', '+50.0 % (tie margin 10.0 %)')
@@ -66,8 +66,8 @@ def _row(change: Plain) -> dict[str, str]:
 
 
 def _notes(difference: Plain) -> list[str]:
-    """Say which fields of the other plan cannot be said, and what is said in place of them."""
+    """Return sentences on fields of the other plan that cannot be expressed, and their replacements."""
     return [
-        f"{difference['title']} cannot say {one['field']} {one['found']}: expected {one['expected']}"
+        f"{difference['title']} cannot express {one['field']} {one['found']}: expected {one['expected']}"
         for one in difference["refused"]
     ]

@@ -1,4 +1,4 @@
-"""The question of a result in words: the top of its page."""
+"""Question of a result in words: the top of its page."""
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby
@@ -26,30 +26,30 @@ _COLLECTIVES = field_of("tensor_par_comm_type").declaration.words
 _EFFICIENCIES = {"compute": "of the peak", "system": "of the time", "total": "(product)"}
 
 _SCALES = {
-    "delayed": "one factor for a tensor, of the steps before",
-    "tensorwise": "one factor for a tensor",
-    "blockwise": "a factor for 128 values, of weights for squares of 128",
-    "mxfp8": "a factor for 32 values",
-    "nvfp4": "a factor for 16 values, and one for a tensor",
+    "delayed": "one factor per tensor, from earlier steps",
+    "tensorwise": "one factor per tensor",
+    "blockwise": "a factor per 128 values, for weights per 128 x 128",
+    "mxfp8": "a factor per 32 values",
+    "nvfp4": "a factor per 16 values, and one per tensor",
 }
-"""Factors of operands, by recipe."""
+"""Scaling factors of operands, by recipe."""
 
 _KEPT = "weights, norms, attention, residual stream, router, embedding, head, gradients and optimizer keep their types"
 
 NARROW = 78
-"""Width below which key figures are below each other."""
+"""Width below which key figures are in one column."""
 
 NARROW_WITH_INTERVAL = 100
-"""The same where they have an interval."""
+"""Width below which key figures with intervals are in one column."""
 
 _LONGEST = "tokens/s per processor"
 
 Row = tuple[Cell, ...]
-"""The cells of a row of a grid."""
+"""Cells of a row of a grid."""
 
 
 def _arithmetic(execution: Mapping[str, Any]) -> str:
-    """Return the type of matrix arithmetic."""
+    """Return the data type of matrix arithmetic."""
     matmul: str = execution.get("matmul_dtype", "same")
     datatype: str = execution["datatype"]
     recipe: str = execution.get("fp8_recipe", NO_RECIPE)
@@ -59,10 +59,10 @@ def _arithmetic(execution: Mapping[str, Any]) -> str:
 
 
 def setup_texts(result: Result) -> dict[str, str]:
-    """Describe model, processor, split, batch and options in a line each, which is empty if there is nothing to say."""
+    """Describe model, processors, split, batch and options in a line each; lines may be empty."""
     inputs, execution = result.inputs, result.execution
     if execution is None:
-        return {"question": "not known to a file of statistics"}
+        return {"question": "unknown: the file contains statistics only"}
     replicas, micro = execution["data_par"], execution["microbatch_size"]
     batch = execution["batch_size"]
     texts = {
@@ -73,7 +73,7 @@ def setup_texts(result: Result) -> dict[str, str]:
         "options": ", ".join(options(execution)) or "none",
     }
     if inputs is None:
-        return {"question": "model and system are not known: give --model and --system"} | texts
+        return {"question": "model and system are unknown: give --model and --system"} | texts
     model, machine = inputs.model, inputs.machine
     tier1, tier2 = (
         f"{capacity(size)} at {bandwidth(rate)}"
@@ -94,7 +94,7 @@ def setup_texts(result: Result) -> dict[str, str]:
 
 
 def _degrees(execution: Mapping[str, Any]) -> str:
-    """Write the degrees whose product is the number of processors, without a context parallelism of 1."""
+    """Write the degrees whose product is the number of processors; a context parallelism of 1 is left out."""
     degrees = {
         "TP": execution["tensor_par"],
         "CP": execution.get("context_par", 1),
@@ -106,7 +106,7 @@ def _degrees(execution: Mapping[str, Any]) -> str:
 
 
 def _recipe(execution: Mapping[str, Any]) -> str:
-    """Say what a recipe of narrow products makes narrow, and what not; nothing without one."""
+    """Return the data types of a low-precision recipe; empty without one."""
     name = execution.get("fp8_recipe", NO_RECIPE)
     if name == NO_RECIPE:
         return ""
@@ -115,11 +115,11 @@ def _recipe(execution: Mapping[str, Any]) -> str:
     if execution.get("fp8_param_gather"):
         kept = f"{kept.removeprefix('weights, ')}, and weights are kept and gathered in 8 bits"
     operands = f"operands of the products of blocks are in {bits}, with {_SCALES[name]}"
-    return f"{name}: {operands}; {kept}; MFU is of the peak in {RECIPES[name].product}"
+    return f"{name}: {operands}; {kept}; MFU is relative to the peak in {RECIPES[name].product}"
 
 
 def _experts(execution: Mapping[str, Any]) -> str:
-    """Return the split of experts, where it is another one."""
+    """Return the split of experts, if it differs."""
     if not spreads_experts(execution):
         return ""
     degrees = execution.get("expert_par", 1), expert_width(execution), expert_replicas(execution)
@@ -127,7 +127,7 @@ def _experts(execution: Mapping[str, Any]) -> str:
 
 
 def _stages(result: Result) -> str:
-    """Say how many blocks the stages have, and in how many chunks, when the model is known."""
+    """Return the blocks of the stages, and their chunks, if the model is known."""
     if result.inputs is None or result.execution is None:
         return ""
     chunks = result.execution["pipeline_interleaving"]
@@ -142,7 +142,7 @@ def _stages(result: Result) -> str:
         each = counts[0] if counts else blocks
         stages = f"{counted(each, 'block')} per {'rank' if folded else 'stage'}"
     if folded:
-        return f", {stages}, which has two parts of the model"
+        return f", {stages}, which holds two parts of the model"
     return f", {stages}" + (f" in {chunks} chunks" if chunks > 1 else "")
 
 
@@ -162,7 +162,7 @@ def _widths(model: Mapping[str, Any]) -> str:
 
 
 def options(execution: Mapping[str, Any]) -> Iterator[str]:
-    """Name the options of an execution in words."""
+    """Yield the options of an execution in words."""
     if execution["activation_recompute"] in _RECOMPUTE:
         yield _RECOMPUTE[execution["activation_recompute"]]
     if execution["tensor_par"] > 1:
@@ -188,7 +188,7 @@ def options(execution: Mapping[str, Any]) -> Iterator[str]:
 
 
 def key_figures(result: Result) -> Section:
-    """Return the figures that users compare: speed at the left, efficiency at the right or below."""
+    """Return the key figures: speed on the left, efficiency on the right or below."""
     shares: tuple[Row, ...] = tuple(
         (
             f"{word} efficiency",
@@ -209,24 +209,24 @@ def key_figures(result: Result) -> Section:
         rows = (interval_heads(result.interval), *speed_rows(result))
         speed = Grid(kinds, rows, heads=1)
         narrow = (Grid(kinds, (*rows, *shares), heads=1),)
-        right = Grid(kinds, ((), *shares))  # the speeds begin with a row of heads
+        right = Grid(kinds, ((), *shares))  # an empty row, opposite the column titles of the speeds
     wide = SideBySide(((speed,), (right,)), width, equal=False)
     return Section("", (ByWidth(width, (wide,), narrow),))
 
 
 IN_SHORT = ("time per iteration", "MFU", _LONGEST)
-"""Figures of a short page, by the beginning of their names."""
+"""Figures of a short page, by prefix of their labels."""
 
 
 def short_figures(result: Result) -> Grid:
-    """Return the figures of a short page, with intervals: time, utilization, tokens of a processor, memory and risk."""
+    """Return the figures of a short page, with intervals: time, MFU, tokens/s per processor, memory and risk."""
     rows = [row for row in speed_rows(result) if str(row[0]).startswith(IN_SHORT)]
     heads = interval_heads(result.interval or {})
     return Grid(("left", "right", "text"), (heads, *rows, memory_row(result)), heads=1)
 
 
 def memory_row(result: Result) -> Row:
-    """Return the memory of a processor, with what is usable and the risk of running out of it."""
+    """Return the memory per processor, with the usable memory and the risk of running out of it."""
     used, there = result.value("proc_mem_tier1_cap_req"), (result.capacities or (0.0, 0.0))[0]
     usable = f"of {result.digits.gib(there)} usable; {risk_words(result.fits)}"
     return "memory", bold(result.digits.gib(used)), usable
@@ -244,7 +244,7 @@ def _speeds(result: Result) -> Iterator[Row]:
 
 
 def interval_heads(interval: Mapping[str, Any]) -> Row:
-    """Return the row that names the columns of figures with their intervals."""
+    """Return the row of column titles for figures with intervals."""
     return "", dim("predicted"), dim(f"{level_text(interval)} interval")
 
 
@@ -254,7 +254,7 @@ def interval_row(
     ends: tuple[float | None, float | None],
     write: Callable[..., str],
 ) -> Row:
-    """Return a figure with its interval, if it has one; the ends have the digits of the figure."""
+    """Return a figure with its interval, if any; the ends have the digits of the figure."""
     low, high = ends
     known = low is not None and high is not None
     said = between(write(low, like=value), write(high, like=value)) if known else ""
@@ -262,7 +262,7 @@ def interval_row(
 
 
 def speed_rows(result: Result) -> list[Row]:
-    """Return MFU, time and rates, each with its interval, which follows from the interval of the time."""
+    """Return MFU, time and rates, each with an interval derived from the interval of the time."""
     total, digits = result.value("total_time"), result.digits
     slow, fast = ((result.interval or {})[end] / total for end in ("high", "low"))
 

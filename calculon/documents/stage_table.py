@@ -1,4 +1,4 @@
-"""The pipeline stages of an estimate: which one limits time, and which one memory."""
+"""Table of the pipeline stages of an estimate, with the stages that limit time and memory."""
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
@@ -11,16 +11,18 @@ from calculon.render.texts import counted
 
 Stage = Mapping[str, Any]
 
-PAIRED = "time: both passes less what pairs of them hide of the exchange of experts, on average of the batch"
+PAIRED = (
+    "time: both passes, minus the expert all-to-all hidden by pairs of passes; mean over the batch"
+)
 
 _SAME = 1e-9  # relative: times that differ by rounding only
 
 
 def folded_words(stages: Sequence[Stage]) -> str:
-    """Say which blocks ranks with two parts of the model have; nothing where each has one.
+    """Return the blocks of ranks with two parts of the model; empty if each rank has one.
 
-    In a V, rank 0 has both ends of the model. With both directions (DualPipe) it has the first stage of one and the
-    last stage of the other, and all blocks are there twice.
+    In a V schedule, rank 0 has both ends of the model. In a bidirectional schedule (DualPipe) it has the first stage of
+    one direction and the last stage of the other, and all blocks exist twice.
 
     >>> folded_words([{"blocks": 4, "parts": [[1, 2], [7, 8]]}, {"blocks": 4, "parts": [[3, 4], [5, 6]]}])
     'Each rank has two parts of the model, in a V: rank 0 has blocks 1-2 and 7-8, rank 1 has 3-4 and 5-6'
@@ -37,7 +39,7 @@ def folded_words(stages: Sequence[Stage]) -> str:
     form = "two stages, one of each direction" if twice else "two parts of the model, in a V"
     last = len(stages) - 1
     told = f"Each rank has {form}: rank 0 has blocks {of(0)}, rank {last} has {of(last)}"
-    return told + ("; all weights are there twice" if twice else "")
+    return told + ("; all weights exist twice" if twice else "")
 
 
 def stages_section(
@@ -48,12 +50,12 @@ def stages_section(
     links: Sequence[str] = (),
     selected: int | None = None,
 ) -> Section:
-    """Return the time of a microbatch and the memory of every stage, and which stage limits each.
+    """Return time per microbatch and memory of every stage, and the stages that limit time and memory.
 
-    Where passes run in pairs, the time is the mean of a batch, without what they hide of the exchange of experts.
+    If passes run in pairs, the time is the mean over a batch, without the expert all-to-all that pairs hide.
 
-    With `links`, an address for each stage, each has a row, else stages that are alike share one; the row of the
-    `selected` stage is marked. With a `capacity`, usable bytes of tier 1, its share in use is shown.
+    With `links` (an address for each stage), each stage has a row; otherwise equal stages share one. The row of the
+    `selected` stage is marked. With a `capacity` (usable bytes of tier 1), the share in use is shown.
     """
     paired = any(stage["hidden_time"] for stage in stages)
     passes = ("forward", "backward", *["hidden"] * paired)
@@ -88,7 +90,7 @@ def stages_section(
 
 
 def _limits(stages: Sequence[Stage], digits: Digits, row: str) -> str:
-    """Say which stage limits the time, and which one the memory."""
+    """Return the stages that limit time and memory."""
     times = [stage_time(stage) for stage in stages]
     memory = [stage["proc_mem_tier1_cap_req"] for stage in stages]
     longest, mean = max(times), sum(times) / len(times)
@@ -100,19 +102,20 @@ def _limits(stages: Sequence[Stage], digits: Digits, row: str) -> str:
 
 
 def slowest_stage(stages: Sequence[Stage]) -> int:
-    """Return the stage that limits the time; the last of several."""
+    """Return the stage that limits the time; the last one in a tie."""
     return max(range(len(stages)), key=lambda i: (stage_time(stages[i]), i))
 
 
 def stage_time(stage: Stage) -> float:
-    """Return the time of both passes of a microbatch, without what pairs of them hide."""
+    """Return the time of both passes of a microbatch, without the part that pairs of passes hide."""
     return float(stage["forward_time"] + stage["backward_time"] - stage["hidden_time"])
 
 
 def _alike(stages: Sequence[Stage]) -> list[list[Stage]]:
-    """Group neighbours that take as long; the first and the last stage are never grouped."""
+    """Group neighbouring stages with equal times; the first and the last stage remain separate."""
 
     def key(stage: Stage) -> tuple[Any, ...]:
+        # Embedding and head make the outer stages special, even with equal times.
         outer = stage["stage"] in (0, len(stages) - 1) and stage["stage"] + 1
         names = ("blocks", "forward_time", "backward_time", "hidden_time")
         return *(stage[name] for name in names), outer

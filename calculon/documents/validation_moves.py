@@ -1,4 +1,4 @@
-"""Tables of how errors moved since an earlier ``calculon lv --format json``."""
+"""Tables of changes of errors since an earlier ``calculon lv --format json``."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -25,7 +25,7 @@ CHANGE = (
 
 
 def move_tables(found: Moves) -> Iterator[tuple[str, Table, str]]:
-    """Yield title, table and an empty note of the classes, of the studies, and of the rows that moved most."""
+    """Yield title, table and an empty note for the classes, the studies, and the rows with the largest changes."""
     studies = (Column("study", "study"), Column("quantity", "quantity", fold=True), EDITION)
     forms: tuple[tuple[str, tuple[Column, ...], Rows], ...] = (
         (
@@ -39,7 +39,7 @@ def move_tables(found: Moves) -> Iterator[tuple[str, Table, str]]:
             found.studies,
         ),
         (
-            f"Since the baseline: the {MOVED_ROWS} errors of rows that moved most",
+            f"Since the baseline: the {MOVED_ROWS} rows whose errors changed most",
             (*studies, Column("row", "row", fold=True), *CHANGE),
             found.rows[:MOVED_ROWS],
         ),

@@ -1,4 +1,4 @@
-"""Errors of studies as titled tables: of one edition of the cost model, or of several side by side."""
+"""Errors of studies as titled tables: for one edition of the cost model, or for several side by side."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, fields
@@ -27,7 +27,7 @@ Part = tuple[str, Table, str]
 
 
 def _written(form: str, value: float | None, large: str = "", limit: float = float("inf")) -> str:
-    """Write a number in a form of :func:`format`, from a limit on in that of `large` ones; nothing for None."""
+    """Write a number in a :func:`format` string, from a limit on in the `large` one; empty for None."""
     return "" if value is None else format(value, form if abs(value) < limit else large)
 
 
@@ -37,7 +37,7 @@ _three = partial(_written, ".3g", large=",.0f", limit=1000)
 
 
 def _within(passes: bool | None) -> str:
-    """Write whether a bound is kept; nothing where no row is compared."""
+    """Write if a bound is kept; empty if no row is compared."""
     return "" if passes is None else "yes" if passes else "NO"
 
 
@@ -68,11 +68,11 @@ VALUES = (
     *(Column(key) for key in ("unit", "row", "measured", "estimated", "error", "edition")),
     *(Column(key) for key in ("low", "high", "fits", "source", "class", "inside")),
 )
-"""Columns of the CSV format: errors in percent; of step times the ends of the interval of the prediction; of whole
-steps class, source, and whether the measured time is inside of the interval that all other sources give."""
+"""Columns of the CSV format: errors in percent; for step times the ends of the prediction interval; for whole
+steps class, source, and True if the measured time is inside the interval derived from all other sources."""
 
 RUNS = tuple(Column(field.name) for field in fields(Run))
-"""Columns of the file of runs that intervals rest on; times in seconds, memory in bytes, rates in units of one."""
+"""Columns of the file of runs behind the intervals; times in seconds, memory in bytes, rates as fractions."""
 
 STUDIES: Form = (
     "Studies: absolute errors in percent of the measured value, and bias",
@@ -87,16 +87,16 @@ STUDIES: Form = (
     ),
     summary.studies,
 )
-"""The errors of studies under one edition."""
+"""Errors of studies under one edition."""
 
 
 def _class_or_source(row: dict[str, Any]) -> str:
-    """Write the name of a class, or the indented name of a source in it."""
+    """Write the name of a class, or the indented name of one of its sources."""
     return f"  {row['name']}" if row["name"] else row["class"]
 
 
 def class_rows(results: Sequence[Result]) -> Rows:
-    """Return the rows of classes and sources with texts for people."""
+    """Return the rows of classes and sources, formatted."""
     return [
         {
             **row,
@@ -129,7 +129,7 @@ CLASS_ERRORS = (
     Column("models", "billion\nparameters", drop=2),
     Column("on", "processors", fold=True, drop=3),
 )
-"""Errors of whole steps by class and source in percent; `fit` marks rows that a fit of a preset saw."""
+"""Errors of whole steps by class and source in percent; `fit` marks rows used for fitting a preset."""
 
 OF_PLANS = (
     Column("sweeps", "sweeps", right=True, drop=6),
@@ -143,7 +143,7 @@ CLASSES: Form = (
     (*CLASS_ERRORS, *OF_PLANS),
     class_rows,
 )
-"""Errors of whole steps by class and source, of editions that have intervals."""
+"""Errors of whole steps by class and source, for editions with intervals."""
 
 CLASS_SENTENCES: Form = (
     "Classes of whole steps",
@@ -152,9 +152,9 @@ CLASS_SENTENCES: Form = (
 )
 
 CLASS_NOTE = (
-    "Errors are predicted over measured - 1: negative is too fast. Inside: the 90 %\n"
-    "interval that all other sources give holds the measured time; below: measured\n"
-    "faster than that. In a class each source has the same weight."
+    "Errors are predicted over measured - 1: negative means too fast. Inside: the measured\n"
+    "time is in the 90 % interval derived from all other sources; below: it is faster.\n"
+    "Within a class, all sources have the same weight."
 )
 
 
@@ -164,7 +164,7 @@ def _kinds(results: Sequence[Result]) -> Rows:
 
 
 def _parts(results: Sequence[Result]) -> Rows:
-    """Return errors of served models by engine, hardware and load, each kind of model apart."""
+    """Return errors of served models by engine, hardware and load, for each kind of model."""
     return [row for row in _classes(results) if row["part"]]
 
 
@@ -182,7 +182,7 @@ _CLASS_ERRORS = (
     _number("below", "below %", _one),
     _number("above", "above %", _one),
 )
-"""Errors of published rows of a class, and shares in the range that all other sources give; sources count alike."""
+"""Errors of published rows of a class, and shares within the range of all other sources; sources weigh the same."""
 
 SERVED: Form = (
     "Served models: errors, and rows inside the range of all other sources",
@@ -196,9 +196,9 @@ SERVED_PARTS: Form = (
 )
 
 JUDGED = (
-    "ok: hours of a whole run (hours of: run) lie above those of steps alone, by at most "
-    f"{published_runs.WIDEST:g} times; printed hours of steps lie in the interval; blank where the configuration is "
-    "not known."
+    "ok: hours of a whole run (hours of: run) exceed the hours of its steps, by at most "
+    f"{published_runs.WIDEST:g} times; published hours of steps are in the interval; blank if the configuration is "
+    "unknown."
 )
 """Rule of the column ``ok`` of processor-hours."""
 
@@ -213,7 +213,7 @@ def _hours(value: float | None) -> str:
 
 
 def _checks(results: Sequence[Result]) -> Rows:
-    """Return checks with what is printed and what may differ, as texts."""
+    """Return checks with published values and tolerances, formatted."""
     return [
         {**row, "printed": _printed(row), "allowed": _allowed(row)}
         for row in published_runs.checks(results)
@@ -280,11 +280,11 @@ RUNS_BESIDE: tuple[Form, ...] = (
         _checks,
     ),
 )
-"""Whole runs beside what their sources print; empty without studies of whole trainings."""
+"""Whole runs compared with published figures; empty without studies of whole runs."""
 
 
 def _studies_of_editions(editions: Sequence[str]) -> tuple[Form, ...]:
-    """Return the tables of errors under several editions: side by side, then one below the other."""
+    """Return the tables of errors under several editions: first side by side, then one after the other."""
     figures = ("mean", "bias")
     titles = {"mean": "mean", "median": "median", "p90": "p90", "largest": "max", "bias": "bias"}
     dropped = {"mean": 0, "median": 2, "p90": 3, "largest": 0, "bias": 0}
@@ -310,11 +310,11 @@ def _studies_of_editions(editions: Sequence[str]) -> tuple[Form, ...]:
 
 
 TOTALS: Form = (
-    "All measured rows together",
+    "All measured rows",
     (Column("kind", "quantity"), EDITION, *ERRORS),
     summary.totals,
 )
-"""Errors of all times and of all memory; of one edition, without its name."""
+"""Errors of all times and of all memory; for one edition, without its name."""
 
 CAUSES: Form = (
     "Likely causes of the largest errors",
@@ -322,13 +322,13 @@ CAUSES: Form = (
     summary.causes,
 )
 CHOICES: Form = (
-    "What the sources leave open: what was chosen",
+    "Values missing from the sources: choices made",
     (*WHICH[:1], Column("what", "what"), Column("choice", "choice", fold=True)),
     summary.choices,
 )
 
 ABOUT: Form = (
-    "What was measured, and how the value is known",
+    "Measured quantities, and their sources",
     (
         Column("study", "study"),
         Column("evidence", "evidence"),
@@ -345,7 +345,7 @@ def _by_edition(
     text: Callable[[Any], str] = _two,
     percent: str = " %",
 ) -> Iterator[Column]:
-    """Yield the columns of figures that each edition has, figure by figure; of one edition without its name."""
+    """Yield the columns of figures that each edition has, by figure; for one edition without its name."""
     for figure in figures:
         for edition in editions:
             several = f"{edition}\n{figure}"
@@ -356,14 +356,14 @@ def _by_edition(
 def _side_by_side(
     rows: Callable[[Sequence[Result]], Rows], names: Sequence[str], figures: Sequence[str]
 ) -> Callable[[Sequence[Result]], Rows]:
-    """Return rows that hold the figures of each edition."""
+    """Return rows with the figures of all editions."""
     return lambda results: summary.side_by_side(
         rows(results), summary.editions(results), names, figures
     )
 
 
 def _largest(results: Sequence[Result]) -> Rows:
-    """Return the rows that are among the worst of any edition, under each of them."""
+    """Return the rows that are among the worst of any edition, under each edition."""
     names = (*KEYS, "row")
     worst = summary.largest(results)
     chosen = {tuple(row[name] for name in names) for row in worst}
@@ -373,7 +373,7 @@ def _largest(results: Sequence[Result]) -> Rows:
 
 
 def _left_out(results: Sequence[Result]) -> Rows:
-    """Return the rows left out, once where all editions leave them out."""
+    """Return the excluded rows, listed once if all editions exclude them."""
     rows: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in summary.left_out(results):
         one = rows.setdefault((row["study"], row["reason"], row["rows"]), {**row, "edition": []})
@@ -386,7 +386,7 @@ def _left_out(results: Sequence[Result]) -> Rows:
 
 
 def main_forms(editions: Sequence[str]) -> tuple[Form, ...]:
-    """Return title, columns and rows of the tables of errors under some editions: by study, together, by source."""
+    """Return title, columns and rows of the error tables under some editions: by study, overall, by source."""
     several = len(editions) > 1
     title, (kind, _, *errors), rows = TOTALS
     totals = TOTALS if several else (title, (kind, *errors), rows)
@@ -395,7 +395,7 @@ def main_forms(editions: Sequence[str]) -> tuple[Form, ...]:
 
 
 def forms(editions: Sequence[str]) -> tuple[Form, ...]:
-    """Return titles, columns and rows of all tables under some editions, the most important first."""
+    """Return titles, columns and rows of all tables under some editions, most important first."""
     edition = () if len(editions) == 1 else (EDITION,)
     return (
         *main_forms(editions),
@@ -408,7 +408,7 @@ def forms(editions: Sequence[str]) -> tuple[Form, ...]:
             summary.groups,
         ),
         (
-            "Order within sweeps: Kendall's tau, and what the plan with the lowest estimate costs over the best",
+            "Order within sweeps: Kendall's tau, and the regret of the plan with the lowest estimate",
             (*WHICH, *edition, *ORDER),
             summary.order,
         ),
@@ -437,7 +437,7 @@ def forms(editions: Sequence[str]) -> tuple[Form, ...]:
         ),
         CAUSES,
         (
-            "What the sources leave open: other choices",
+            "Values missing from the sources: other choices",
             (
                 *WHICH[:1],
                 Column("quantity", "quantity", drop=1),
@@ -478,9 +478,9 @@ OWN_ROWS: tuple[Form, ...] = (
 
 
 def sections(results: Sequence[Result], *, brief: bool = False) -> Iterator[Part]:
-    """Yield the titles, tables and notes of some studies that have rows; each table is made when it is asked for.
+    """Yield the titles, tables and notes of studies that have rows; each table is made on demand.
 
-    A short list has errors by study, all together, and by source. Studies of other editions have tables of their own.
+    A brief list has errors by study, overall, and by source. Studies of other editions have separate tables.
     """
     alike = _by_editions(results)
     for editions, shown in alike.items():
@@ -495,7 +495,7 @@ _NOTES = {TRAININGS[0]: JUDGED, CLASSES[0]: CLASS_NOTE}
 
 
 def _by_editions(results: Sequence[Result]) -> dict[tuple[str, ...], list[Result]]:
-    """Return the results of studies that are compared under the same editions."""
+    """Return the results of studies, grouped by the editions they are compared under."""
     of_study: dict[str, list[Result]] = {}
     for one in results:
         of_study.setdefault(one.study.name, []).append(one)
@@ -513,7 +513,7 @@ def own_rows(results: Sequence[Result]) -> Iterator[Part]:
 
 
 def not_compared(results: Sequence[Result]) -> str:
-    """Say which studies exist in edition corrected alone, if results are of another one; else nothing."""
+    """Return the studies that exist in edition corrected only, if results are of another one; else empty."""
     compared = {one.study.name for one in results if one.edition == CORRECTED}
     waiting = [
         one.study
@@ -526,12 +526,12 @@ def not_compared(results: Sequence[Result]) -> str:
 
 
 def runs_file(results: Sequence[Result]) -> str:
-    """Return the measured whole steps of studies as the file that intervals rest on."""
+    """Return the measured whole steps of studies in the file format of the interval evidence."""
     return Table(RUNS, csv_rows(run_rows(results))).csv() + "\n"
 
 
 def served_file(results: Sequence[Result]) -> str:
-    """Return the published rows of served models as the file that ranges of deployments rest on."""
+    """Return the published rows of served models in the file format of the range evidence."""
     rows = [one.to_dict() for one in served_rows(results)]
     return Table(tuple(map(Column, PUBLISHED_ROW)), rows).csv() + "\n"
 
@@ -540,12 +540,12 @@ def heading(results: Sequence[Result]) -> str:
     """Return the editions of the results in words."""
     first, *others = _by_editions(results)
     said = f"Edition{'s' * (len(first) > 1)} of the cost model: {', '.join(first)}"
-    beside = ", ".join(name for one in others for name in one)
-    return f"{said}; {beside} of studies that exist there alone" if beside else said
+    further = ", ".join(name for one in others for name in one)
+    return f"{said}; {further} of studies that exist there alone" if further else said
 
 
 def markdown(results: Sequence[Result], first: Iterable[Part] = ()) -> str:
-    """Return the tables of some studies as Markdown, after tables that go first."""
+    """Return the tables of some studies as Markdown, after the tables in `first`."""
     parts = (
         f"**{title}**\n\n{table.markdown()}" + (f"\n\n{note}" if note else "")
         for title, table, note in (*first, *sections(results))
@@ -554,7 +554,7 @@ def markdown(results: Sequence[Result], first: Iterable[Part] = ()) -> str:
 
 
 def page(results: Sequence[Result], first: Iterable[Part] = ()) -> str:
-    """Return the tables of some studies as a file of HTML, after tables that go first."""
+    """Return the tables of some studies as an HTML file, after the tables in `first`."""
     parts = [
         (f"table-{number}", title, (table, note) if note else (table,))
         for number, (title, table, note) in enumerate((*first, *sections(results)))

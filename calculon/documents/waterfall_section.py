@@ -1,4 +1,4 @@
-"""From one plan to another, one change at a time, as a table: what each adds to the time and to the memory."""
+"""Waterfall table: from one plan to another, one change at a time, with time and memory of each change."""
 
 from collections.abc import Iterable, Mapping
 
@@ -14,29 +14,29 @@ from calculon.render.texts import counted
 NAMES = ("mine", "best")
 
 SHARE = 0.25
-"""Share of the largest change of a part from which another part is named."""
+"""Smallest part of a change that is named, as a share of its largest part."""
 
 NOTHING = 1e-5
-"""Share of the time, and of a GiB, below which a change adds nothing."""
+"""Share of the time, and of a GiB, below which a change counts as having no effect."""
 
 _MOST_PARTS = 2
 
 _SHORT = {name: words for name, (words, _) in PARTS.items()} | {
     f"{axis.name}_comm_exposed_time": f"{axis.name.upper()} traffic" for axis in AXES
 }
-"""Short words of the parts of the time."""
+"""Short labels of the parts of the time."""
 
 _THE = {"best": "the best"}
-"""What a plan is called within a sentence."""
+"""Names of plans within a sentence."""
 
 
 def waterfall_section(waterfall: Plain, digits: Digits, names: tuple[str, str] = NAMES) -> Section:
-    """Return a waterfall as a table for users, with what is remarkable in sentences.
+    """Return a waterfall as a table, followed by remarks.
 
     Args:
         waterfall: The waterfall as plain data.
-        digits: Those of its times.
-        names: What to call the plans at both ends.
+        digits: Digits of its times.
+        names: Names of the first and the last plan.
     """
     return Section(
         f"From {names[0]} to {_THE.get(names[1], names[1])}, one change at a time",
@@ -47,7 +47,7 @@ def waterfall_section(waterfall: Plain, digits: Digits, names: tuple[str, str] =
 
 
 def waterfall_table(waterfall: Plain, digits: Digits, names: tuple[str, str] = NAMES) -> Table:
-    """Return a row for each change between the rows of both plans; arguments as :func:`waterfall_section`."""
+    """Return a row for each change between the rows of both plans; arguments as in :func:`waterfall_section`."""
     columns = (
         Column("change", "change", fold=True),
         Column("seconds", "time", right=True),
@@ -65,7 +65,7 @@ def waterfall_table(waterfall: Plain, digits: Digits, names: tuple[str, str] = N
 
 
 def steps_with_effect(waterfall: Plain) -> list[Plain]:
-    """Return the changes that add or save time or memory."""
+    """Return the changes that affect time or memory."""
     return [step for step in waterfall["steps"] if not _is_nothing(step, waterfall)]
 
 
@@ -83,7 +83,7 @@ def _cells(step: Plain, digits: Digits, largest: float) -> dict[str, str]:
 
 
 def parts_in_words(parts: Mapping[str, float]) -> str:
-    """Write which parts of the time become less, and which more.
+    """Write the parts of the time that decrease, then those that increase.
 
     >>> parts_in_words({"recompute_time": -0.9, "tp_comm_exposed_time": 0.3, "fw_time": 0.01})
     'less recomputation; more TP traffic'
@@ -98,14 +98,14 @@ def parts_in_words(parts: Mapping[str, float]) -> str:
 
 
 def waterfall_notes(waterfall: Plain) -> list[str]:
-    """Name the changes without effect, and say how many of the plans need more memory than there is."""
+    """Return notes on changes without effect, and on plans that exceed the memory."""
     found = []
     if names := [step["change"] for step in waterfall["steps"] if _is_nothing(step, waterfall)]:
         found.append(f"Without effect on time and memory: {'; '.join(names)}")
     beyond = sum(not step["fits"] for step in waterfall["steps"])
     if beyond or not waterfall["mine"]["fits"]:
-        plans = f"{counted(beyond, 'plan')} on the way" if beyond else "the first plan"
-        found.append(f"! predicted to need more memory than there is: {plans}")
+        plans = f"{counted(beyond, 'plan')} in between" if beyond else "the first plan"
+        found.append(f"! predicted to exceed the memory: {plans}")
     return found
 
 
@@ -122,7 +122,7 @@ def _end(name: str, one: Plain, digits: Digits, largest: float) -> dict[str, str
 
 
 def signed(value: float, text: str) -> str:
-    """Put a sign before a size; of one that is written as 0, or as less than a digit, none.
+    """Put a sign before a size; none if it is written as 0, or as less than a digit.
 
     >>> signed(-1.65, "1.65 s"), signed(0.001, "0.00 s"), signed(-0.006, "<0.01 s")
     ('-1.65 s', '0.00 s', '<0.01 s')
@@ -133,9 +133,9 @@ def signed(value: float, text: str) -> str:
 
 
 def digits_of_differences(digits: Iterable[Digits]) -> Digits:
-    """Return the digits of differences of times: they are better known than the times, which err alike."""
+    """Return the digits of time differences, which are known better than the times, because the times share errors."""
     return Digits(max(one.spread for one in digits) / _BETTER)
 
 
 _BETTER = 4.0
-"""How much better differences are known."""
+"""Factor by which differences are known better."""

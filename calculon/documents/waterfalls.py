@@ -1,4 +1,4 @@
-"""Waterfalls between results: from the first of them to each of the others."""
+"""Waterfalls from the first of several results to each of the others."""
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
@@ -17,24 +17,25 @@ if TYPE_CHECKING:
     from calculon.estimate.estimate import Estimate
 
 LEAST = 2
-"""Results that there are at least: a plan of one's own, and a better one."""
+"""Minimum number of results: the user's plan, and a better one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimated(Result):
-    """A result with the estimate that it is from."""
+    """Result with its estimate."""
 
     estimate: "Estimate"
 
     @classmethod
     def of(cls, result: Result, estimate: "Estimate") -> "Estimated":
-        """Return a result with its estimate beside it."""
+        """Attach an estimate to a result."""
+        # Copied field by field, because asdict would also convert nested records.
         members = {field.name: getattr(result, field.name) for field in fields(Result)}
         return cls(**members, estimate=estimate)
 
 
 def waterfall_of(mine: Result, best: Result) -> dict[str, Any] | None:
-    """Return the waterfall between two results as plain data; None where they are no plans of the same question."""
+    """Return the waterfall between two results as plain data; None if they do not answer the same question."""
     from calculon.advise.waterfall import waterfall
 
     if not (isinstance(mine, Estimated) and isinstance(best, Estimated)):
@@ -45,8 +46,8 @@ def waterfall_of(mine: Result, best: Result) -> dict[str, Any] | None:
         return None
 
 
-def falls(results: Sequence[Result]) -> "list[WaterfallData]":
-    """Return what ``calculon plot waterfall`` draws: a waterfall from the first result to each of the others.
+def labelled_waterfalls(results: Sequence[Result]) -> "list[WaterfallData]":
+    """Return the waterfalls of ``calculon plot waterfall``: from the first result to each of the others.
 
     Raises:
         SpecError: For fewer than two results, for results that cannot be estimated again, for other models or systems,
@@ -55,7 +56,7 @@ def falls(results: Sequence[Result]) -> "list[WaterfallData]":
     from calculon.advise.waterfall import waterfall
 
     if len(results) < LEAST:
-        wanted = f"{LEAST} results or more: a plan, and what it becomes"
+        wanted = f"{LEAST} results or more: a plan, and the plans it changes into"
         raise SpecError("plot", Problem("", wanted, str(len(results))))
     known = [one for one in results if isinstance(one, Estimated)]
     for one in results:
@@ -69,11 +70,11 @@ def falls(results: Sequence[Result]) -> "list[WaterfallData]":
         if not told["steps"]:
             wanted = f"another plan than {mine.label}"
             raise SpecError(best.label, Problem("", wanted, "the same plan"))
-    return [fall_of(mine, best, told) for best, told in pairs]
+    return [labelled_waterfall(mine, best, told) for best, told in pairs]
 
 
-def fall_of(mine: Result, best: Result, told: dict[str, Any]) -> "WaterfallData":
-    """Return a waterfall between two results with what its picture says beside."""
+def labelled_waterfall(mine: Result, best: Result, told: dict[str, Any]) -> "WaterfallData":
+    """Add the labels of its chart to a waterfall between two results."""
     from calculon.documents.charts.waterfall_chart import WaterfallData
     from calculon.documents.waterfall_section import digits_of_differences
 
@@ -88,8 +89,8 @@ def fall_of(mine: Result, best: Result, told: dict[str, Any]) -> "WaterfallData"
     )
 
 
-def fall_alone(found: "Waterfall") -> "WaterfallData":
-    """Return a waterfall with what its picture says beside, as far as its plans tell."""
+def waterfall_data(found: "Waterfall") -> "WaterfallData":
+    """Add the labels of its chart to a waterfall, as far as its plans are known."""
     from calculon.documents.charts.waterfall_chart import WaterfallData
     from calculon.documents.waterfall_section import NAMES, digits_of_differences
     from calculon.editions import find_edition
@@ -107,7 +108,7 @@ def fall_alone(found: "Waterfall") -> "WaterfallData":
 
 
 def _digits(found: "Waterfall", plan: "Point") -> Digits:
-    """Return the digits of the time of a plan, which may need more memory than there is."""
+    """Return the digits of a plan's time, even if the plan exceeds the memory."""
     from calculon.documents.estimate_result import result_of
     from calculon.estimate.estimate import estimate
 
@@ -115,26 +116,27 @@ def _digits(found: "Waterfall", plan: "Point") -> Digits:
         return Digits()
     try:
         return result_of(estimate(found.model, plan.execution, found.system)).digits
+    # The user's plan may not fit; its time is known all the same.
     except Infeasible:
         return Digits(WITHOUT_INTERVAL)
 
 
 def comparable(results: Sequence[Result]) -> list[tuple[Result, dict[str, Any]]]:
-    """Return the results to which there is a waterfall from the first, each with it."""
+    """Return the results that have a waterfall from the first, with it."""
     mine, *others = results
     found = ((best, waterfall_of(mine, best)) for best in others)
     return [(best, told) for best, told in found if told is not None and told["steps"]]
 
 
 def drawn(results: Sequence[Result]) -> list[Section]:
-    """Return the changes from the first result to each other one, with a picture."""
+    """Return the changes from the first result to each other one, with a chart."""
     from calculon.documents.charts.waterfall_chart import waterfall
     from calculon.documents.waterfall_section import waterfall_section
 
     found = []
     for best, told in comparable(results):
-        fall = fall_of(results[0], best, told)
-        section = waterfall_section(told, fall.digits, fall.names)
-        picture = Picture(waterfall([fall]), section.title)
+        data = labelled_waterfall(results[0], best, told)
+        section = waterfall_section(told, data.digits, data.names)
+        picture = Picture(waterfall([data]), section.title)
         found.append(replace(section, blocks=(picture, *section.blocks)))
     return found

@@ -1,4 +1,4 @@
-"""The page of ``calculon why``: the broken rules and the fewest changes that mend them, or the parts of the time."""
+"""Page of ``calculon why``: broken rules and the fewest changes that fix them, or the parts of the time."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,30 +28,30 @@ from calculon.render.document import Block, Cell, Document, Grid, Section, bold,
 from calculon.render.texts import edition_and_preset
 
 _MOST_PARTS = 6
-"""Parts of time or of memory that the page names."""
+"""Maximum number of parts of time or memory on the page."""
 
 _MOST_STAGES = 4
-"""Groups of stages up to which each has a line; of more, the fullest alone."""
+"""Number of groups of stages up to which each has a line; otherwise only the fullest is shown."""
 
 _LEAST_SHARE = 0.001
-"""Share of the time from which on the page names a part, and a change of it."""
+"""Smallest share of the time that is shown as a part, or as a change of one."""
 
 _ANOTHER = {
     "batch_size": "another batch: compared by the time of a sample",
-    "num_procs": "other processors",
+    "num_procs": "other processor count",
 }
 
 _DEFAULTS = optional_defaults(Execution)
 
 
 def why_page(found: Why) -> Document:
-    """Return the page of an answer."""
+    """Return the page of an explanation."""
     result = None if found.estimate is None else result_of(found.estimate)
     page = _WhyPage(found, result)
     lead: list[Block] = [plan_words(page.fields, found.preset.usual(page.fields))]
     if found.unread:
         values = ", ".join(f"{name}={plain(value)}" for name, value in found.unread.items())
-        lead.append(dim(f"read as with {values}"))
+        lead.append(dim(f"assumed instead: {values}"))
     asked = found.question
     terms = f"edition {edition_and_preset(asked)}"
     parts = page.broken() if result is None else page.running(result)
@@ -59,7 +59,7 @@ def why_page(found: Why) -> Document:
 
 
 class _WhyPage:
-    """The sections of an answer."""
+    """Builder of the page of an explanation."""
 
     def __init__(self, found: Why, result: Result | None):
         self.found, self.result = found, result
@@ -68,20 +68,20 @@ class _WhyPage:
         self.digits = result.digits if result else Digits(0.0 if published else WITHOUT_INTERVAL)
 
     def title(self) -> str:
-        """Return the question with the answer in short."""
+        """Return the question with a short answer."""
         asked = self.found.question
         does = "cannot run"
         if self.result is not None:
-            does = f"takes {self.digits.duration(self.result.value('total_time'))} a step"
+            does = f"takes {self.digits.duration(self.result.value('total_time'))} per step"
         procs = f"{self.fields['num_procs']:,} x {stated_name(asked['system'])}"
         return f"Why {stated_name(asked['model'])} {does} on {procs}"
 
     def running(self, result: Result) -> Iterator[Section]:
-        """Yield the sections of an execution that runs."""
+        """Yield the sections for an execution that runs."""
         yield from (self._time(result), self._free_memory(), self._better(), self._options())
 
     def broken(self) -> Iterator[Section]:
-        """Yield the sections of an execution that cannot run."""
+        """Yield the sections for an execution that cannot run."""
         if self.found.failures:
             yield self._failures()
         yield from map(self._short, self.found.short)
@@ -92,12 +92,13 @@ class _WhyPage:
         rows = []
         for one in found:
             place = bold(one.field or next(iter(one.fields), "system"))
+            # A rule without a field is about the system.
             rows.append((place, (one.message, dim(f" ({one.hint})" if one.hint else ""))))
-        remark = "every rule that it breaks" if len(found) > 1 else ""
+        remark = "all broken rules" if len(found) > 1 else ""
         return _section("What is wrong", remark, Grid(("left", "text"), tuple(rows)))
 
     def _short(self, tier: int) -> Section:
-        """Return the memory that stages lack, and what fills it."""
+        """Return the stages with too little memory, and the contents of their memory."""
         gib, short = self.digits.gib, self.found.short[tier]
         worst, least = short[0], gib(short[-1].over(tier))
 
@@ -108,13 +109,13 @@ class _WhyPage:
         remark = f"{gib(needed)} needed, {gib(there)} usable: {gib(worst.over(tier))} too much"
         if tier == 1 and self.found.fits is not None:
             remark += f"; it fits with a probability of {chance(self.found.fits)}"
-        rest = f"{len(short)} of {len(self.found.stages)} stages need too much"
+        rest = f"{len(short)} of {len(self.found.stages)} stages exceed the memory"
         rest += f": {least} at least" if len(short) > 1 else ""
         columns = {"needed": lambda one: gib(one.needed[tier - 1]), "too much": excess}
         return self._memory(tier, f"Tier-{tier} memory", remark, columns, rest)
 
     def _free_memory(self) -> Section:
-        """Return the memory that every stage leaves."""
+        """Return the free memory of every stage."""
         gib, stages = self.digits.gib, self.found.stages
         fullest = max(stages, key=lambda one: one.over(1))
         emptiest = min(stages, key=lambda one: one.over(1))
@@ -134,21 +135,22 @@ class _WhyPage:
         columns: Mapping[str, Callable[[StageNeed], str]],
         rest: str,
     ) -> Section:
-        """Return the memory of stages: some figures, and what fills it; the rest where there are many stages."""
+        """Return the memory of stages: some figures, and its contents; for many stages, the fullest and a summary."""
         stages = self.found.stages
         if len(stages) == 1:
             return _section(title, remark, self._parts(stages[0], tier))
         groups = _alike(stages, tier)
         rows = []
+        # With many groups only the fullest matters for fitting.
         for group in groups if len(groups) <= _MOST_STAGES else groups[:1]:
             figures = (text(group[0]) for text in columns.values())
             rows.append((_numbers(group), *figures, self._parts(group[0], tier)))
         kinds = ("left", *["right"] * len(columns), "text")
-        grid = headed(kinds, ("", *columns, "what fills it"), rows)
+        grid = headed(kinds, ("", *columns, "contents"), rows)
         return _section(title, remark, grid, *[rest] * (len(groups) > _MOST_STAGES))
 
     def _parts(self, stage: StageNeed, tier: int) -> str:
-        """Return what fills a memory of a stage."""
+        """Return the contents of a stage's memory."""
         items = list(stage.parts[tier - 1].items())
         shown = [f"{kind} {self.digits.gib(size)}" for kind, size in items[:_MOST_PARTS]]
         if rest := sum(size for _, size in items[_MOST_PARTS:]):
@@ -158,19 +160,21 @@ class _WhyPage:
     def _proposals(self) -> Section:
         found = self.found.proposals
         if not found:
-            words = "No three changes of it, no other batch, and no more processors up to 64 times as many."
-            return _section("What would do", "nothing that was tried", words)
+            words = (
+                "No three changes, no other batch, and no larger processor count up to 64 times."
+            )
+            return _section("What would make it fit", "nothing that was tried", words)
         last = "; another batch last" if any("batch_size" in one.changes for one in found) else ""
         risky = (
-            f"; those that fit with less than {chance(1 - RISK)} last"
+            f"; changes that fit with less than {chance(1 - RISK)} last"
             if any(one.risky for one in found)
             else ""
         )
-        remark = f"the fewest changes first, then the nearest{risky}{last}"
-        return _section("What would do", remark, self._changes(found, "slower"))
+        remark = f"fewest changes first, then the smallest{risky}{last}"
+        return _section("What would make it fit", remark, self._changes(found, "slower"))
 
     def _changes(self, several: Sequence[Fix], title: str) -> Grid:
-        """Return a table of changes with their memory and time, and what follows from each below."""
+        """Return a table of changes with their memory and time, each followed by its consequences."""
         rows: list[tuple[Cell, ...]] = []
         known = any(one.fits is not None for one in several)
         for one in several:
@@ -181,7 +185,7 @@ class _WhyPage:
             rows.append((changes, memory, *[fits] * known, time, longer))
             follows = [f"{name}={plain(value)}" for name, value in one.follows.items()]
             notes = [f"with {', '.join(follows)}"] if follows else []
-            notes += [f"unlike practice: {text}" for text in one.unusual]
+            notes += [f"unusual: {text}" for text in one.unusual]
             if one.asks_for_another:
                 notes.append(_ANOTHER[one.asks_for_another])
             if notes:
@@ -192,6 +196,7 @@ class _WhyPage:
     def _change(self, name: str, value: Any) -> str:
         if name in self.found.unread:
             return f"{name}={plain(value)}"
+        # Edition sc23 leaves fields at their defaults out.
         before = self.fields.get(name, _DEFAULTS.get(name))  # edition sc23 leaves defaults out
         return f"{name} {plain(before)} -> {plain(value)}"
 
@@ -213,12 +218,12 @@ class _WhyPage:
         found = self.found.better
         if not found:
             return _section("What would be faster", "no change of one or two fields")
-        words = ", and the best two" if len(found) > 1 else "; no two save more"
+        words = ", and the best two" if len(found) > 1 else "; no pair saves more"
         table = self._changes(found, "against now")
         return _section("What would be faster", f"the best change{words}", table)
 
     def _options(self) -> Section:
-        """Return what each option saves: its time against the time without it."""
+        """Return the saving of each option: its time compared with the time without it."""
         title, several = "What the options save", self.found.contributions
         if not several:
             return _section(title, "none differs from its default")
@@ -235,12 +240,12 @@ class _WhyPage:
 
 
 def _section(title: str, remark: str, *blocks: Block) -> Section:
-    """Return a section that no page folds away."""
+    """Return a section that is never folded."""
     return Section(title, blocks, remark, opened=True)
 
 
 def _alike(stages: Sequence[StageNeed], tier: int) -> list[list[StageNeed]]:
-    """Return groups of neighbours that need as much; the groups that need most first."""
+    """Group neighbouring stages with equal memory; largest memory first."""
     groups = [list(group) for _, group in groupby(stages, lambda one: one.needed[tier - 1])]
     return sorted(groups, key=lambda group: -group[0].needed[tier - 1])
 
@@ -252,7 +257,7 @@ def _numbers(group: Sequence[StageNeed]) -> str:
 
 
 def _needed(reason: str) -> str:
-    """Say why nothing runs without an option.
+    """Return the reason why the execution cannot run without an option.
 
     >>> _needed("mem1_capacity"), _needed("offload_blocks"), _needed("")
     ('it does not fit', 'not without: offloading with fewer than 3 blocks per stage', '')
@@ -265,7 +270,7 @@ def _needed(reason: str) -> str:
 
 
 def _risk(fits: float | None) -> str:
-    """Return the probability that an execution fits without an option, if it is below that of recommended plans.
+    """Return the probability that an execution fits without an option, if it is below the accepted one.
 
     >>> _risk(0.34), _risk(0.95), _risk(None)
     ('it fits with 34 %', '', '')

@@ -1,4 +1,4 @@
-"""The winners of searches as documents and tables: what ``calculon loe`` writes."""
+"""Winners of searches as documents and tables: the output files of ``calculon loe``."""
 
 import csv
 import io
@@ -15,14 +15,14 @@ from calculon.search.search_result import SearchResult
 def document(
     result: SearchResult, question: Mapping[str, Any], *, layers: bool = False
 ) -> dict[str, Mapping[str, Any]]:
-    """Return the winners of one count by rank, as the published tool writes them.
+    """Return the winners for one processor count by rank, in the format of the published tool.
 
-    In other editions each says too what its interval rests on, and the question of the search.
+    Other editions add the evidence of the interval, and the question of the search.
 
     Args:
         result: The winners.
-        question: What the search was asked.
-        layers: With the cost of every layer.
+        question: Question of the search.
+        layers: Include the cost of every layer.
     """
     found = _entries(result, layers=layers)
     if result.edition == PUBLISHED:
@@ -41,7 +41,7 @@ def document(
 
 
 def _entries(result: SearchResult, *, layers: bool) -> dict[str, Mapping[str, Any]]:
-    """Return execution and statistics of the winners by their rank."""
+    """Return execution and statistics of the winners by rank."""
     details = result.estimates(layers=True) if layers else []
     found: dict[str, Mapping[str, Any]] = {}
     for rank, (execution, stats) in enumerate(result.winners()):
@@ -51,7 +51,7 @@ def _entries(result: SearchResult, *, layers: bool) -> dict[str, Mapping[str, An
 
 
 def table_text(results: Sequence[SearchResult], *, layers: bool = False) -> str:
-    """Return a line of CSV for each winner: its rank, the execution, the statistics, and layers as JSON text."""
+    """Return a CSV line for each winner: rank, execution, statistics, and layers as JSON text."""
     first, bounds = results[0].evaluation, results[0].bounds
     names = (
         *first.fields,

@@ -1,4 +1,4 @@
-"""The outcome of a search in tables: its winners, and why the other executions cannot run."""
+"""Tables of a search: its winners, and the reasons why other executions cannot run."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ from calculon.render.texts import gibibytes, percent
 from calculon.search.search_result import SearchResult
 
 SHOWN = ("sample_rate", "total_time", "proc_mem_tier1_cap_req")
-"""Statistics that the table of winners has in any case."""
+"""Statistics that the table of winners always has."""
 
 _SHORT = {"full": "full", "attn_only": "attn", "none": "-"}
 _COMM = {"ar": "ar", "p2p_rs_ag": "p2p", "rs_ag": "sp"}
@@ -28,16 +28,16 @@ def winners_table(
     stats: Sequence[Mapping[str, Any]],
     extra: Sequence[str] = (),
 ) -> Table:
-    """List the winners as edition ``sc23`` does, one line each.
+    """Return the winners in the format of edition ``sc23``, one line each.
 
-    80 columns are enough for one processor count and nothing extra; those of edition ``corrected`` are told in words
+    80 columns are enough for one processor count without extra statistics. Edition ``corrected`` writes plans in words
     (:mod:`calculon.documents.plans_table`).
 
     Ranks count from 0 for each processor count. `extra` statistics follow in raw units.
 
     Args:
         executions, stats: Execution fields and statistics of each winner, best first.
-        extra: Statistics in addition to those shown always: the objectives.
+        extra: Additional statistics: the objectives.
     """
     sweep = len({e["num_procs"] for e in executions}) > 1
     columns, digits = _columns(extra, sweep=sweep), Digits()
@@ -93,13 +93,13 @@ LEGEND = (
     "again, O overlapped data parallelism, w/a/o weights, activations, optimizer offloaded; GiB: needed of the "
     "tier-1 memory; /proc: samples/s per processor, for several counts"
 )
-"""The meaning of the short columns."""
+"""Legend of the short columns."""
 
 _LETTERS = {one.name: one.declaration.mark for one in FIELDS if not one.declaration.optional}
 
 
 def _least(size: float | None) -> str | None:
-    """Write the smallest of many excesses, in GiB."""
+    """Write the smallest of several excesses, in GiB."""
     text = None if size is None else gibibytes(size)
     return text if text is None or text.startswith("<") else f">= {text}"
 
@@ -112,7 +112,7 @@ def _collectives(execution: Mapping[str, Any]) -> str:
 
 
 def _switches(execution: Mapping[str, Any]) -> str:
-    """Write the switches that are on as letters."""
+    """Write the enabled switches as letters."""
     return (
         "".join(str(letter) for name, letter in _LETTERS.items() if letter and execution[name])
         or "-"
@@ -122,7 +122,7 @@ def _switches(execution: Mapping[str, Any]) -> str:
 def reasons_table(
     total: int, good: int, reasons: Mapping[str, int], nearest_miss: Mapping[str, float]
 ) -> Table:
-    """List why executions cannot run, most frequent first, and for memory how near the nearest came."""
+    """Return the reasons why executions cannot run, most frequent first; for memory, with the smallest excess."""
     columns = (
         Column("count", "executions", right=True),
         Column("share", "share", right=True),
@@ -146,7 +146,7 @@ def reasons_table(
 
 
 def risks(found: SearchResult) -> Iterator[str]:
-    """Yield the remark that no execution has an acceptable risk, and the best of all if the search prefers another."""
+    """Yield a note if no execution has an acceptable risk, and the best of all if the search prefers another."""
     if found.risk is None:
         return
     if (fits := float(found.evaluation[FITS][0])) < 1 - found.risk:
@@ -158,10 +158,10 @@ def risks(found: SearchResult) -> Iterator[str]:
 
 
 def ties(found: SearchResult, *, ranked: bool = True) -> str:
-    """Say how many plans of a search are not distinguishable from the fastest, and name the simplest, with its rank."""
+    """Return the number of plans that tie with the fastest, and the simplest of them with its rank."""
     alike = sum(not order.distinguishable for order in found.orders)
     several = tied_candidates(found)
-    if not several:  # more than are looked at are better by another objective
+    if not several:  # the fastest ranks too low by another objective to be among them
         return ties_in_words(alike, len(found), f"# {found.fastest}")
     rank, one = several[0]
     rank_words = f" (# {rank})" if ranked else ""

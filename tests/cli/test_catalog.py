@@ -156,7 +156,7 @@ def test_what_the_catalog_does_not_have_is_said(refuses):
         ("presets --family nvidia", "models and systems have families"),
         ("systems --where memry>3", "did you mean 'memory'?"),
         ("systems --where memory>", "a condition on columns"),
-        ("systems --where name>3", "values that do not go together"),
+        ("systems --where name>3", "values of incompatible types"),
     ]
     refuses(("catalog",), rows)
 

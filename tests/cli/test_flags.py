@@ -83,7 +83,7 @@ def test_a_command_of_an_engine_is_a_deployment(output_of):
     out = output_of("import-flags", command, *known, "-o", "served.json")
     assert "1 replica of TP 8" in out
     assert "weights int4_g128" in out
-    assert "of what is free beside weights" in out
+    assert "of the memory left by weights" in out
     found = read_deployment("served.json")
     assert (found.tensor_par, found.max_batch, found.admission) == (8, 1024, "mean")
     assert 0.9 < found.memory_fraction < 1

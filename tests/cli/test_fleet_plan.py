@@ -52,7 +52,7 @@ def test_days_of_a_plan_are_those_of_the_run_with_failures(output_of):
     asked = ("plan", "gpt2-124M", "4", "h100", *ASKED[4:], "--mtbf", "1000h")
     out = output_of(*asked, "-v")
     (line,) = (line for line in out.splitlines() if line.strip().startswith("goodput"))
-    assert "d of steps" in line
+    assert "d without" in line
     assert "with failures" in line
     assert "mtbf_processor" not in out  # it is stated
     assert "restart 300 s (assumption)" in out.replace("\n", " ")

@@ -193,7 +193,7 @@ def test_every_kind_draws_both_editions(run, tmp_path, kind):
 def test_a_waterfall_needs_two_plans_of_one_question(run, refuses):
     assert run("llm", *ARGUMENTS, "stats.json").code == 0
     rows = [
-        ((), "expected 2 results or more: a plan, and what it becomes, found 1"),
+        ((), "expected 2 results or more: a plan, and the plans it changes into, found 1"),
         (TRIPLE.replace("a100_80g", "h100_80g_nvl8"), "system: expected one system for both plans"),
         (TRIPLE, "found the same plan"),
         ("stats.json", "expected an execution whose model and system are known"),

@@ -47,11 +47,11 @@ def test_shares_and_times_in_other_words(refuses):
     refuses((*SMALL, *LENGTHS), rows)
 
 
-WAITS = "more: hand-overs between stages, and waits for the slowest."
+WAITS = "more: stage-to-stage transfers, waiting for the slowest rank."
 ALONE = "prefill alone, in one pass"
 LENGTHS_TEXT = " ".join(LENGTHS)
-SINGLE = "One queue for all 2 replicas"
-EVEN_ONE = "1 sequence in each replica: even one misses the limit of"
+SINGLE = "All 2 replicas share a queue"
+EVEN_ONE = "1 sequence in each replica: even one misses the"
 
 
 @for_each(

@@ -46,7 +46,7 @@ def test_files_stand_side_by_side(output_of, files):
     out = output_of("compare", "a.json", "fp8=b.json")
     lines = out.splitlines()
     assert lines[:2] == ["A  a", "B  fp8"]
-    asked = lines[lines.index("Asked differently") + 2 :]
+    asked = lines[lines.index("Inputs that differ") + 2 :]
     assert asked[0].split() == ["weights_dtype", "bfloat16", "float8"]
     assert "B misses rate: 900 of" in out
 
@@ -87,7 +87,7 @@ def test_as_from_python(run, files, served):
     assert repr(both) == "<ServedComparison of a, b>"
     frame = both.to_frame()
     assert frame[frame["table"] == "figures"]["name"].tolist() == [*SERVING_FIGURES]
-    with pytest.raises(SpecError, match="a Served, as the others are"):
+    with pytest.raises(SpecError, match="a Served, like the others"):
         calculon.compare(one, calculon.estimate("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm"))
 
 
@@ -188,7 +188,7 @@ def test_a_page_has_each_deployment_with_its_picture(run, files):
     page = Path("served.html").read_text()
     assert page.count("<svg ") == 2
     words = " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
-    for told in ("What limits", "Asked differently", "Assumptions", "a.json", "without end"):
+    for told in ("What limits", "Inputs that differ", "Assumptions", "a.json", "without end"):
         assert told in words
     changed = json.loads(Path("a.json").read_text())
     changed["figures"]["tpot"] *= 2

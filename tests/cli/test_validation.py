@@ -278,7 +278,7 @@ def test_a_limit_is_exit_code_1_and_names_the_class(run, own_rows, tmp_path):
     found = run("lv", "--rows", own_rows(40.0), "--baseline", before, "--fail-above", "5%")
     assert found.code == 1
     assert found.err.startswith("calculon: validation: Dense, Hopper, Ampere: the median absolute")
-    assert "Since the baseline: the 10 errors of rows that moved most" in found.out
+    assert "Since the baseline: the 10 rows whose errors changed most" in found.out
     assert run("lv", "--rows", own_rows(40.0), "--baseline", before).code == 0
     assert run("lv", "--rows", own_rows(40.0), "--fail-above", "20").code == 1
     assert run("lv", "--rows", own_rows(40.0), "--fail-above", "99").code == 0

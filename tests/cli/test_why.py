@@ -15,7 +15,7 @@ def test_a_malformed_file_is_told_as_far_as_it_can_be_read(run, spec):
     plan = spec("examples", TODAY[1], microbatch_size="two", zero_stag=2)
     code, out, _ = run("why", TODAY[0], plan, TODAY[2])
     assert code == 1
-    assert "read as with microbatch_size=1" in out
+    assert "assumed instead: microbatch_size=1" in out
     assert "did you mean 'zero_stage'?" in out
 
 

@@ -38,8 +38,8 @@ def told(*rows, parts=ONE, width=80):
         ({}, "the published run takes 3 times the hours of ours", "not published"),
         ({"published": 5e4}, "ours takes 2 times the hours of the published run", ""),
         ({"published": 1.02e5}, "", "times"),
-        ({"configuration": "unknown"}, "not published", "in part"),
-        ({"configuration": "partly"}, "in part", "not published"),
+        ({"configuration": "unknown"}, "not published", "partly"),
+        ({"configuration": "partly"}, "partly", "not published"),
     ],
 )
 def test_hours_are_told_as_a_ratio_with_what_their_source_leaves_open(changes, said, unsaid):
@@ -51,7 +51,7 @@ def test_hours_are_told_as_a_ratio_with_what_their_source_leaves_open(changes, s
 def test_hours_above_those_of_the_source_are_explained_by_a_ramp():
     row = HOURS | {"published": 6e4}
     # a fifth of the tokens takes 8 of 20 days: at the rate of the other part all take 15
-    assert "ours would be 75,000 hours" in told(row, parts=RAMP)
+    assert "ours would take 75,000 hours" in told(row, parts=RAMP)
     assert "would be" not in told(row)
     assert "would be" not in told(HOURS, parts=RAMP)
 

@@ -58,7 +58,8 @@ def test_a_ramp_is_told_against_its_share_of_the_tokens():
     text = flat(drawn(page(batch_ramp=RAMP)))
     days = one.days + other.days
     assert (
-        f"{percent(one.days / days)} of the time: {span(more, days)} more than at its rate" in text
+        f"{percent(one.days / days)} of the time: {span(more, days)} more than at the rate of the longest"
+        in text
     )
 
 
@@ -81,7 +82,7 @@ def test_limits_inside_of_the_interval_say_so():
 
     missed = said(high - 2)
     assert "The slow end of the interval misses it by 2 d." in missed
-    assert "not of the rate of failures" in missed
+    assert "not for the failure rate" in missed
     assert "The fast end of the interval keeps it" in said((days + low) / 2)
     assert "end of the interval" not in said(2 * high)
 
@@ -98,13 +99,13 @@ SAVED_BY_OTHERS = "of an asynchronous save"
 @pytest.mark.parametrize(
     ("checkpoints", "said"),
     [
-        ({}, "the run is shortest"),
+        ({}, "gives the shortest run"),
         ({"checkpoints__interval": "1h"}, "as stated"),
         ({"checkpoints__bandwidth": 0.01}, "storage of 0.01 GB/s limits it"),
         ({"checkpoints__levels": 2}, "to the memory of another node every"),
         ({"tokens": "1G"}, "the run ends before another"),
         ({"checkpoints__mode": "sync"}, SAVED_BY_OTHERS),
-        ({"checkpoints__mode": "sync", "checkpoints__pause": 5.0}, "GB/s of all nodes"),
+        ({"checkpoints__mode": "sync", "checkpoints__pause": 5.0}, "GB/s in total"),
     ],
 )
 def test_checkpoints_say_why_they_are_so_far_apart_and_what_a_wait_for_one_has_in_it(

@@ -77,7 +77,7 @@ def test_a_report_has_every_section(tmp_path, both):
             lambda one: calculon.compare(one, 5),
             "expected an Estimate, a SearchResult or an Answer, found an int",
         ),
-        (lambda one: calculon.compare([one, one]), "several are arguments of their own"),
+        (lambda one: calculon.compare([one, one]), "pass several as separate arguments"),
         (lambda one: calculon.report([], "x.html"), "results to report"),
         (lambda one: calculon.report(one, "x.pdf"), "ends in .html"),
         (lambda one: calculon.report(one, "missing/x.html"), "a folder that exists"),

@@ -32,7 +32,7 @@ def test_fields_that_differ_have_a_column_and_the_others_a_line():
     every = page(found(add=TYPES, top=99, fix={"token_budget": 2048}), width=160)
     assert {"weights", "cache"} <= set(titles(every))
     assert "All have" not in every
-    assert "weights, cache: their types of numbers" in " ".join(every.split())
+    assert "weights, cache: their data types" in " ".join(every.split())
     assert " have " not in page(found()).replace("It has", " have ")
 
 
@@ -66,7 +66,9 @@ def test_what_the_ranking_is_by_is_never_left_out():
 def test_times_that_limits_hold_are_named_by_their_share():
     search = found(rate=5, ttft_limit=1, percentile=0.9, objective="ttft", top=3)
     text = page(search, width=120)
-    assert "p90: what 90 % of the requests keep, as the limits ask" in " ".join(text.split())
+    assert "p90: time within which 90 % of requests stay, as in the limits" in " ".join(
+        text.split()
+    )
     head = titles(text)
     assert [(one, head[at + 1]) for at, one in enumerate(head) if one in ("TTFT", "TPOT")] == [
         ("TTFT", "p90"),
@@ -79,7 +81,7 @@ def test_times_that_limits_hold_are_named_by_their_share():
 
 
 def test_a_machine_without_a_price_says_so():
-    assert "none is known of mi355x (--fix price=2.5" in page(found("mi355x"))
+    assert "unknown for mi355x (--fix price=2.5" in page(found("mi355x"))
     stated = page(found("mi355x", {"price": 2.5}))
     assert "USD/M" in titles(stated)
     for text in (stated, page(found())):
@@ -88,7 +90,7 @@ def test_a_machine_without_a_price_says_so():
 
 def test_values_that_nothing_has_are_told():
     text = " ".join(page(found(add={"expert_par": 2, "redundant_experts": [2, 4]})).split())
-    assert "left out expert_par 2; redundant_experts 2, 4: no deployment of these" in text
+    assert "left out expert_par 2; redundant_experts 2, 4: not possible" in text
     assert "left out" not in page(found())
     assert left_out_words({}) == ""
-    assert left_out_words({"prefill": [True]}).startswith("pools that prefill: ")
+    assert left_out_words({"prefill": [True]}).startswith("prefill pools: ")

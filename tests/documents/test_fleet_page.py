@@ -48,14 +48,14 @@ def test_every_point_has_a_line():
         (line,) = (line for line in map(flat, lines) if start in f"{line} ")
         assert (FRONT in line.split()) == (one in answer.frontier)
         assert ("none fits" in line) == (one.plan is None)
-    assert "No price is known of gaudi3" in text
+    assert "No price is known for gaudi3" in text
 
 
 def test_batches_that_differ_have_a_column():
     run = {"tokens": "1T", "reliability": {"spares": 3}}
     answer = calculon.plan("llama3-8B", "64,96", "h100_80g_sxm", campaign=run, objective="usd")
     text = text_of(answer)
-    assert "of each count its own" in text
+    assert "a batch for each count" in text
     assert f": {answer.best.num_procs} x h100_80g_sxm + 3 spare nodes, " in text
     assert "spare nodes\n" in "\n".join(line.rstrip() for line in text.splitlines())
     assert "misses limits by" not in text  # there are none

@@ -350,15 +350,15 @@ def test_the_spread_of_experts_is_told_by_its_degrees(experts, width, replicas):
 def test_rows_of_an_expert_are_those_that_the_busiest_processor_has():
     tokens, chosen, tensor = 8192, 2, 2
     even = tokens // tensor * chosen * 8 // 8
-    assert _experts()[1]["rows"].startswith(f"{even:,} for each expert")
+    assert _experts()[1]["rows"].startswith(f"{even:,} per expert")
     skewed = _experts(moe_imbalance_percent=150)[1]["rows"]
-    assert skewed.startswith(f"{even * 3 // 2:,} for each expert")
-    assert "which has 150 % of the mean" in skewed
+    assert skewed.startswith(f"{even * 3 // 2:,} per expert")
+    assert "with 150 % of the mean" in skewed
 
 
 def test_few_rows_and_dropped_ones_are_said():
     few = _experts(seq_length=128)[1]["rows"]
-    assert few.startswith("128 for each expert")
+    assert few.startswith("128 per expert")
     assert "reading weights takes longer than multiplying" in few
     assert "multiplying" not in _experts()[1]["rows"]
     result, dropped = _experts(moe_imbalance_percent=125, moe_capacity_percent=100)
@@ -410,7 +410,7 @@ def test_a_ring_sends_keys_and_values_of_the_other_parts():
     assert ring["transfer"] == pytest.approx(sent["forward"]["time"] / others)
     assert f"{part / 2**20:.1f} MiB" in lines["memory"]
     assert "zigzag" in lines["split"]
-    assert "even" in lines["split"]
+    assert "balanced" in lines["split"]
     assert "TP 2 x CP 8 x PP 1 x DP 4" in setup_texts(result)["split"]
     assert "CP 8" in result.split
 

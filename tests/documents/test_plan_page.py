@@ -137,7 +137,7 @@ def test_a_plan_of_ones_own_on_other_processors_is_compared_by_the_processor():
     mine, best = told(**MORE)["mine"], told(**MORE)["plans"]["0"]
     assert mine["execution"]["num_procs"] == 2 * best["execution"]["num_procs"]
     ratio = best["stats"]["sample_rate"] * 2 / mine["stats"]["sample_rate"] - 1
-    assert f": {_percent(ratio)} processor time a token against the best" in text
+    assert f": {_percent(ratio)} processor time per token compared with the best" in text
     section = text[text.index("Mine:") : text.index("From mine to")]
     assert ", on 32 processors" in section
     assert "distinguishable" not in section
@@ -151,7 +151,7 @@ def test_a_plan_of_ones_own_with_another_batch_is_compared_by_the_sample():
     assert mine["training"]["steps"] == pytest.approx(mine["training"]["tokens"] / tokens)
     ratio = best["stats"]["sample_rate"] / mine["stats"]["sample_rate"] - 1
     text = flat(drawn(plan_page(found), width=160))
-    assert f": {_percent(ratio)} processor time a token against the best" in text
+    assert f": {_percent(ratio)} processor time per token compared with the best" in text
     assert ", batch 32" in text
 
 
@@ -161,7 +161,7 @@ def test_the_simplest_of_equally_fast_plans_says_what_it_costs():
     assert simplest["execution"] != best["execution"]
     longer = simplest["stats"]["total_time"] / best["stats"]["total_time"] - 1
     assert 0 < longer <= MOST_TIED
-    words = f"the simplest of them ({100 * longer:.0f} % slower as predicted): "
+    words = f"the simplest ({100 * longer:.0f} % slower as predicted): "
     assert words in flat(drawn(plan_page(found)))
 
 

@@ -91,7 +91,7 @@ SAID = {
         *("Made by calculon", "1.008 T parameters", "80 GiB at 2,048 GB/s", "seqsel/tab5"),
         *("<strong>131.9 s</strong>", "background:#0072b2", 'data-value="AttnBlock_LayerNorm">'),
         "Edition sc23 is the published model",
-        "Not counted in time or memory: embeddings",
+        "Not included in time or memory: embeddings",
         *(f'data-value="{name}"' for name in NAMES),
     ),
     "search": (
@@ -99,24 +99,24 @@ SAID = {
         "Training of megatron-22B on 8 x a100_80g",
     ),
     "files": (
-        "not known to a file of statistics",
-        "model and system are not known",
+        "unknown: the file contains statistics only",
+        "model and system are unknown",
         "Side by side",
         "<h1>stats, &lt;i&gt;: results of calculon</h1>",
     ),
     "both": (
         *(">edition sc23<", ">edition corrected<", NO_VOCABULARY, ">A sc23</th>"),
-        "Edition sc23: Not counted in time or memory: embeddings",
+        "Edition sc23: Not included in time or memory: embeddings",
         "Edition corrected: Embedding, LM head and loss count",
         "a100_80g, edition corrected",  # its own validation
         "Intervals of the time (90 %): B ",
     ),
     "run": (
-        *("edition corrected, megatron-lm</span>", "ranks that work together", "0, 2, ..., 62"),
+        *("edition corrected, megatron-lm</span>", "process groups, and bytes", "0, 2, ..., 62"),
         *("MFU, full attention", "MFU, causal", "HFU", "head and loss", "SwiGLU", "<h3>How sure: "),
         *(f'data-value="{column.name}"' for column in columns(CorrectedStats)),
         "Edition corrected is the published model with its defects fixed",
-        "attention counted in full",
+        "full attention (arXiv",
     ),
 }
 
@@ -140,7 +140,7 @@ def test_the_whole_run_has_its_page_and_pictures(pages):
     assert "Misses its deadline of 3 d by" in section
     assert section.count("<svg ") == 2
     assert 'aria-label="Days of a training run' in section
-    assert 'aria-label="Goodput over the number' in section
+    assert 'aria-label="Goodput by processor count' in section
     assert 'id="run"' not in pages["one"]
 
 

@@ -186,7 +186,7 @@ def test_advice_says_all_of_its_page():
     plan = document("examples", PUBLISHED[1]) | {"activation_recompute": "none"}
     text = checked(calculon.why(PUBLISHED[0], plan, PUBLISHED[2])._repr_html_()).text
     assert "cannot run" in text
-    assert "What would do" in text
+    assert "What would make it fit" in text
     told = calculon.sensitivity(*LLAMA)
     bars = re.compile(r"[^\w.,%/+<-]+")
     missing = unsaid(told, sensitivity_page(told))

@@ -197,7 +197,7 @@ def test_more_curves_than_can_be_told_apart_are_refused():
     with pytest.raises(SpecError, match="at most 20 curves"):
         many.plot("batch_size")
     single = calculon.sweep(*LLAMA[::2], LLAMA[1])
-    with pytest.raises(SpecError, match="nothing that was asked has several values"):
+    with pytest.raises(SpecError, match="no input has several values"):
         single.plot()
 
 

@@ -27,7 +27,7 @@ def test_a_page_without_drafts_says_nothing_of_them():
 def test_the_page_says_what_drafts_and_when_it_pays():
     served = drafts()
     words = draft_words(served)
-    assert words.startswith("3 tokens by matches in the text so far, 1.5 accepted: ")
+    assert words.startswith("3 tokens by n-gram matches in the text, 1.5 accepted: ")
     assert f"{served.figures['spec_speedup']:.3g} times as fast" in words
     shown = drawn(serving_page(served), width=200)
     assert words in shown
@@ -40,7 +40,7 @@ def test_batches_up_to_which_drafts_pay():
         0.0: "decode passes are never faster with it",
         1.0: "decode passes are faster with it up to 1 sequence",
         7.0: "decode passes are faster with it up to 7 sequences",
-        8.0: "decode passes are faster with it for all that fit",
+        8.0: "decode passes are faster with it for all batches that fit",
     }.items():
         figures = replace(served.figures, spec_break_even=most)
         assert draft_words(replace(served, figures=figures)).endswith(words)

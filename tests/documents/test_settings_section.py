@@ -25,7 +25,9 @@ def test_a_row_for_each_change_and_a_sentence_for_each_refusal():
     first = table.rows[0]
     assert first["setting"] == "--tensor-model-parallel-size 8"
     assert (first["value"], first["place"]) == ("4", "run.sh:6")
-    assert note.text.startswith("Megatron-LM cannot say tp_async false: expected true, the nearest")
+    assert note.text.startswith(
+        "Megatron-LM cannot express tp_async false: expected true, the nearest"
+    )
 
 
 @pytest.mark.parametrize("margin", [0.03, 0.06, 0.1])

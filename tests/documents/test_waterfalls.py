@@ -7,7 +7,7 @@ import pytest
 import calculon
 from calculon.base.units import GIB
 from calculon.cli.results import read_results
-from calculon.documents.waterfalls import comparable, drawn, fall_alone
+from calculon.documents.waterfalls import comparable, drawn, waterfall_data
 from calculon.render.html import REPORT, fragment
 
 CASES = [
@@ -32,7 +32,7 @@ def test_the_picture_of_a_waterfall_is_that_of_the_command(found):
     pytest.importorskip("matplotlib", reason="pictures need the extra plot")
     labels = [label.get_text() for label in found.plot().axes[0].get_yticklabels()]
     assert labels == ["mine", *(step.words for step in found.steps), "best"]
-    told = fall_alone(found)
+    told = waterfall_data(found)
     assert told.capacity == found.system.usable[0]
     assert told.times[0] == found.mine.seconds
     assert told.terms == f"corrected, {found.best.execution['preset']}"

@@ -108,7 +108,7 @@ def test_executions_have_their_best_by_split_and_what_none_beats(answer):
         chart(one, kind, **places)["data"]
         for one, kind in ((table, "scatter"), (answer.found, "pareto"))
     )
-    assert [one["name"] for one in found] == ["each split", "unbeaten", "best"]
+    assert [one["name"] for one in found] == ["each split", "Pareto-optimal", "best"]
     for one, other in zip(found, searched, strict=True):
         assert (one["x"], one["y"]) == (other["x"], other["y"])
     worst_first = table.take(slice(None, None, -1))

@@ -1,1 +1,1 @@
-"""Charts: a function for each kind, which returns its specification for every backend."""
+"""Charts: one function per kind, which returns a specification for all drawing backends."""

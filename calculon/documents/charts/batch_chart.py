@@ -1,4 +1,4 @@
-"""Time per token, throughput and time to the first token over the batch, and the bounds of the batch."""
+"""Chart of time per token, throughput and time to first token by batch, with the limits of the batch."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,8 +14,8 @@ from calculon.serving.passes.row_times import CAUSES
 from calculon.serving.records.load import Workload
 from calculon.serving.serve import Served
 
-WORDS = "Time per token, throughput and time to the first token of a deployment over its batch, with its bounds"
-"""Description of the picture for readers who cannot see it."""
+WORDS = "Time per token, throughput and time to the first token of a deployment by batch, with the limits of the batch"
+"""Description of the chart for readers who cannot see it (alt text)."""
 
 _BANDS = {
     "weights": ("blue", ""),
@@ -26,27 +26,27 @@ _BANDS = {
     "floors": ("orange", "x"),
     "host": ("silver", ""),
 }
-"""Colours and hatches of the causes of the time of a decode pass: memory blue, communication vermilion."""
+"""Colours and hatches of the causes of decode time: memory blue, communication vermilion."""
 
-_FEW = 4  # batches from which their axis has ticks at powers of two
+_FEW = 4  # batch from which on its axis has ticks at powers of two
 _ROUNDING = 1e-9
-_NEAR = 0.3  # part of the width within which names of bounds are in different lines
+_NEAR = 0.3  # share of the width within which labels would overlap
 _BEYOND = 1.2  # end of the axis over the largest batch
 
 
 def batch_curves(curve: ByBatch) -> Chart:
-    """Return three panels over the batch."""
+    """Return three panels by batch: time per token, throughput, and time to first token."""
     served = curve.served
     columns = {name: column.tolist() for name, column in curve.columns.items()}
     batch = columns["batch"]
     powers = [2.0**n for n in range(int(math.log2(batch[-1])) + 1)]
     ends = (1.0, _BEYOND * batch[-1])
-    axis = count_axis("Batch: sequences of a replica", powers if batch[-1] >= _FEW else batch)
+    axis = count_axis("Batch: sequences per replica", powers if batch[-1] >= _FEW else batch)
     x = replace(axis, limits=ends)
     bounds = list(_bounds(curve.cuts, x))
     rows = (
         ("tpot", "Time per token", 3.2),
-        ("output_rate_per_proc", "Generated tokens/s\nof a processor", 1.8),
+        ("output_rate_per_proc", "Generated tokens/s\nper processor", 1.8),
         ("ttft", "First token", 1.5),
     )
     panels = []
@@ -59,6 +59,7 @@ def batch_curves(curve: ByBatch) -> Chart:
         marks += _bands(columns, factor) if first else []
         marks.append(Line(x=batch, y=values, color="black" if first else "blue"))
         marks += _limit(served.workload, name, min(columns[name]), factor, x, y)
+        # Labels of the limits are written in the first panel only.
         marks += bounds if first else [replace(bound, text="") for bound in bounds]
         marks += _point(served, name, factor, y)
         panels.append(Panel(x=x, y=y, marks=marks, height=height))
@@ -73,7 +74,7 @@ def batch_curves(curve: ByBatch) -> Chart:
 
 
 def _bands(columns: Mapping[str, list[float]], factor: float) -> Iterator[Area]:
-    """Yield the parts of the time per token, stacked: those of a decode pass, and prompts of other requests."""
+    """Yield the parts of the time per token, stacked: causes of decode time, and prefill of other requests."""
     top = [0.0] * len(columns["batch"])
     parts = {CAUSES[name]: (columns[f"decoding_{name}"], *look) for name, look in _BANDS.items()}
     decoding = [sum(times) for times in zip(*(times for times, *_ in parts.values()), strict=True)]
@@ -88,7 +89,7 @@ def _bands(columns: Mapping[str, list[float]], factor: float) -> Iterator[Area]:
 def _limit(
     load: Workload, name: str, least: float, factor: float, x: Axis, y: Axis
 ) -> Iterator[Mark]:
-    """Yield the limit of a time if the panel contains it, with a note if every batch misses it."""
+    """Yield the limit of a time if it is within the panel, with a note if every batch misses it."""
     limit: float | None = getattr(load, f"{name}_limit", None)
     if limit is None or y.share(limit * factor) >= 1:
         return
@@ -99,7 +100,7 @@ def _limit(
 
 
 def _bounds(cuts: Sequence[BatchBound], x: Axis) -> Iterator[Rule]:
-    """Yield the bounds of the batch; names of near ones are in lines above each other."""
+    """Yield the limits of the batch; labels of close ones are in separate lines."""
     names: dict[int, list[str]] = {}
     for cut in sorted(cuts, key=lambda one: one.batch):
         if cut.batch >= 1 and x.share(cut.batch) <= 1:
@@ -115,7 +116,7 @@ def _bounds(cuts: Sequence[BatchBound], x: Axis) -> Iterator[Rule]:
 
 
 def _point(served: Served, name: str, factor: float, y: Axis) -> Iterator[Line]:
-    """Yield the batch under the workload."""
+    """Yield the operating point under the workload."""
     value = served[name] * factor
     if math.isfinite(value) and y.share(value) <= 1:
         look = {"name": "under the workload", "color": "black", "clip": False}

@@ -1,4 +1,4 @@
-"""Where time and memory go: the parts of one result, or a stacked bar for each of several, against the capacity."""
+"""Breakdown of time and memory: the parts of one result, or a stacked bar for each of several, with the capacity."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -27,7 +27,7 @@ from calculon.render.chart_axes import time_unit
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Colour and hatch of a piece of a bar."""
+    """Colour and hatch of a segment of a bar."""
 
     color: str
     hatch: str = ""
@@ -62,21 +62,21 @@ LOOKS = {
     "reserved": Look("slate", "."),
     EVERYTHING: Look("silver"),
 }
-"""Colours of parts of the time by family (computing blue, communicating vermilion), with shades and hatches within.
+"""Colours of parts of the time by family (compute blue, communication vermilion), with shades and hatches.
 
-Colours of kinds of memory stand out from light and from dark pages, and neighbours differ in hue.
+Colours of kinds of memory contrast with light and dark pages, and neighbouring kinds differ in hue.
 """
 
-_FAR = 20  # next to a capacity of more times the memory in use, bars would be too short
-_VISIBLE = 0.004  # share of the longest bar from which a piece is in the legend
-_ROOM = 1.34  # of the longest bar, for the text at its end
-_AROUND, _ROW = 0.85, 0.3  # inches: title and axis of a panel, and a bar
+_FAR = 20  # a capacity further away would make the bars too short
+_VISIBLE = 0.004  # smallest share of the longest bar in the legend
+_ROOM = 1.34  # times the longest bar, with space for the text at its end
+_AROUND, _ROW = 0.85, 0.3  # inches: title and axis of a panel; a bar
 
 assert set(LOOKS) == {*PARTS, *KINDS_OF_MEMORY, EVERYTHING}
 
 
 def breakdown(results: Sequence[Result]) -> Chart:
-    """Return time and memory of results: the parts of a single one, else a bar for each, the first at the top."""
+    """Return time and memory of results: the parts of a single result, or else a bar for each, the first at the top."""
     if len(results) == 1:
         (result,) = results
         tiers = [_memory_parts(result, tier) for tier in (0, 1) if sum(_sizes(result, tier))]
@@ -95,17 +95,17 @@ def breakdown(results: Sequence[Result]) -> Chart:
 def time_parts(result: Result) -> Chart:
     """Return the parts of the iteration time of a result: a bar for each of :func:`parts_of_time`."""
     panel = _time_panel(result)
-    return result_chart(result, replace(panel, title=""))  # the page above it says the whole
+    return result_chart(result, replace(panel, title=""))  # the page states the total already
 
 
 def parts_of_time(result: Result) -> list[str]:
-    """Return the statistics of the parts of the iteration time, largest first."""
+    """Return the names of the parts of the iteration time, largest first."""
     times = {name: time for name, time in result.times().items() if time > 0}
     return sorted(times, key=lambda name: -times[name])
 
 
 def result_chart(result: Result, *panels: Panel) -> Chart:
-    """Return panels below each other, with the title of a result."""
+    """Return a column of panels, with the title of a result."""
     named = "" if result.label == result.title else result.label
     return Chart(
         title=result.title,
@@ -116,7 +116,7 @@ def result_chart(result: Result, *panels: Panel) -> Chart:
 
 
 def _time_panel(result: Result) -> Panel:
-    """Return the parts of the iteration time, largest first, each bar where the one before ends."""
+    """Return the parts of the iteration time, largest first; each bar starts at the end of the previous one."""
     total = result.value("total_time")
     unit, factor = time_unit(total)
     times, names = result.times(), parts_of_time(result)
@@ -127,7 +127,7 @@ def _time_panel(result: Result) -> Panel:
 
 
 def _memory_parts(result: Result, tier: int) -> Panel:
-    """Return the kinds of memory of a tier, largest first, against the capacity."""
+    """Return the kinds of memory of a tier, largest first, with the capacity."""
     sizes = {kind: size for kind, size in result.memory()[tier].items() if size > 0}
     kinds = sorted(sizes, key=lambda kind: -sizes[kind])
     texts = [result.digits.gib(sizes[kind]) for kind in kinds]
@@ -197,7 +197,7 @@ def stack_panel(
     texts: Sequence[str],
     limits: Sequence[float | None] = (),
 ) -> Panel:
-    """Return stacked bars: pieces in the order of :data:`LOOKS`, a text at the end of each bar, and its limit."""
+    """Return stacked bars: segments in the order of :data:`LOOKS`, a text at the end of each bar, and its limit."""
     sums = [sum(stack.values()) for stack in stacks]
     marks: list[Mark] = [*_pieces(labels, stacks, max(sums), axis.unit)]
     longest = max([*sums, *(limit for limit in limits if limit)])
@@ -206,6 +206,7 @@ def stack_panel(
         if limit:
             ys = [place - 0.42, place + 0.42]
             marks.append(Line(name="capacity", x=[limit, limit], y=ys, color="black"))
+            # The text would overlap the capacity line, so it moves to its right.
             if 0 <= limit - ends[place] < 0.3 * longest:
                 ends[place] = limit
     marks.append(Notes(x=ends, y=range(len(labels)), texts=texts))
@@ -222,7 +223,7 @@ def stack_panel(
 def _pieces(
     labels: Sequence[str], stacks: Sequence[Mapping[str, float]], longest: float, unit: str
 ) -> list[Bars]:
-    """Return the bars of each piece that some stack has."""
+    """Return the bars of each segment that any stack has."""
     found = []
     for name, look in LOOKS.items():
         sizes = [stack.get(name, 0.0) for stack in stacks]
@@ -235,6 +236,7 @@ def _pieces(
         ]
         found.append(
             Bars(
+                # Invisible segments would only lengthen the legend.
                 name=words if max(sizes) >= _VISIBLE * longest else "",
                 at=range(len(stacks)),
                 lengths=sizes,
@@ -247,13 +249,13 @@ def _pieces(
 
 
 def _labels(results: Sequence[Result]) -> list[str]:
-    """Return the name and the split of each result."""
+    """Return name and split of each result."""
     pairs = ((wrapped(result.label, 30), result.split) for result in results)
     return ["\n".join(filter(None, pair)) for pair in pairs]
 
 
 def _time_text(result: Result, unit: str, factor: float) -> str:
-    """Write the iteration time, its interval if it is known, and the rate."""
+    """Write the iteration time, its interval if known, and the rate."""
     time, rate, digits = result.value("total_time"), result.value("sample_rate"), result.digits
     if not digits.spread:
         return f"{significant(time * factor)} {unit}, {significant(rate)} samples/s"
@@ -266,11 +268,11 @@ def _time_text(result: Result, unit: str, factor: float) -> str:
 
 
 def _memory_title(tier: int) -> str:
-    return f"Memory of a processor, tier {tier + 1}"
+    return f"Memory per processor, tier {tier + 1}"
 
 
 def _memory_text(result: Result, tier: int) -> str:
-    """Write the memory in use, and the capacity if it is known."""
+    """Write the memory in use, and the capacity if known."""
     text = f"{sum(_sizes(result, tier)) / GIB:,.1f} GiB"
     if not result.capacities:
         return text
@@ -287,7 +289,8 @@ def _used(results: Sequence[Result], tier: int) -> float:
 
 
 def _limits(results: Sequence[Result], tier: int) -> list[float | None]:
-    """Return the capacities that are near enough to the memory in use, in GiB."""
+    """Return the capacities that are close enough to the memory in use to be drawn, in GiB."""
     most = _FAR * _used(results, tier)
+    # Files of statistics have no capacities.
     found = [result.capacities[tier] if result.capacities else None for result in results]
     return [limit / GIB if limit and limit < most else None for limit in found]

@@ -1,4 +1,4 @@
-"""Days and cost of whole runs on several machines and numbers of processors, with the frontier and the limits."""
+"""Chart of days and cost of whole runs by machine and processor count, with the Pareto front and the limits."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -13,29 +13,29 @@ from calculon.render.label_places import place_labels
 from calculon.render.texts import token_count
 
 _WIDTH, _HEIGHT = 6.4, 4.2  # inches
-_FACTOR = 4.0  # ratio of the longest to the shortest run from which the axis of days is logarithmic
+_FACTOR = 4.0  # ratio of longest to shortest run from which on days are logarithmic
 _NEAR = (0.5, 1.3)  # a limit is drawn between these multiples of the smallest and the largest value
 _MONEY = {"usd": ("Cost", "USD"), "processor_hours": ("Processor-hours", "")}
 
 
 def budget(document: Plain) -> Chart:
-    """Return a point for each machine and number of processors, and a line through those that no other beats in both.
+    """Return a point for each machine and processor count, and a line through the Pareto-optimal points.
 
-    Points that miss a limit are hollow. The cheapest that meets them is ringed, with the interval of its days.
+    Points that miss a limit are hollow. The cheapest point that meets all limits is ringed, with its interval of days.
 
     Args:
         document: :meth:`calculon.advise.runs.fleet.FleetAnswer.to_dict`.
 
     Raises:
-        Infeasible: When no plan fits, and when no price is known of several machines.
+        Infeasible: If no plan fits, and if several machines have no known price.
     """
     money, asked = document["money"], document["question"]
     points = [one for one in document["points"] if one.get(money) is not None]
     if not points:
         reason = (
-            "no plan fits on any of these counts"
+            "no plan fits on any of these processor counts"
             if money
-            else "no price is known of these machines; --price states one"
+            else "no price is known for these machines; set one with --price"
         )
         raise Infeasible("nothing", reason)
     prefix, factor = _prefix(max(one[money] for one in points))
@@ -45,6 +45,7 @@ def budget(document: Plain) -> Chart:
         days += best["days_low"], best["days_high"]
     limits = [_limit(rule, costs if rule.level else days) for rule in _limits(document, factor)]
     rules = [one for one in limits if isinstance(one, Rule)]
+    # Drawn limits must lie within the axes.
     days += [one.at for one in rules if not one.level]
     costs += [one.at for one in rules if one.level]
     x = value_axis("Days of the whole run, with failures", "", days, ratio=_FACTOR)
@@ -58,7 +59,7 @@ def budget(document: Plain) -> Chart:
     model = f"{token_count(document['tokens'])} tokens of {stated_name(asked['model'])}"
     return Chart(
         title=f"{model} on {machines}",
-        subtitle="the best plan for each number of processors",
+        subtitle="best plan for each processor count",
         terms=[asked["edition"]],
         rows=((Panel(x=x, y=y, marks=marks, height=_HEIGHT),),),
         width=_WIDTH,
@@ -66,13 +67,13 @@ def budget(document: Plain) -> Chart:
 
 
 def _prefix(largest: float) -> tuple[str, float]:
-    """Return the prefix of the unit of the largest amount, and its factor."""
+    """Return the unit prefix for the largest amount, and its factor."""
     steps = ((1e6, "million", 1e-6), (1e4, "thousand", 1e-3), (0.0, "", 1.0))
     return next((word, factor) for least, word, factor in steps if largest >= least)
 
 
 def _ringed(document: Plain) -> Plain | None:
-    """Return the best point that meets the limits, else the one that misses them by least, if its cost is known."""
+    """Return the best point that meets the limits, or else the closest one, if its cost is known."""
     place = document["nearest"]
     one: Plain | None = None if place is None else document["points"][place]
     return None if one is None or one[document["money"]] is None else one
@@ -86,7 +87,7 @@ def _line(points: Sequence[Plain], money: str, factor: float, **look: Any) -> Li
 def _series(
     document: Plain, points: Sequence[Plain], number: int, system: str, factor: float
 ) -> Iterator[Line]:
-    """Yield the points of a machine: filled, and hollow if they miss a limit."""
+    """Yield the points of a machine: filled, or hollow if they miss a limit."""
     money, prices = document["money"], {one["system"]: one for one in document["prices"]}
     name = f"{system}: {_price(prices.get(system))}" if money == "usd" else system
     mine = [one for one in points if one["system"] == system]
@@ -100,6 +101,7 @@ def _series(
         missed = [one for one in mine if not one["meets"]]
         yield _line(missed, money, factor, **look, hollow=True)
         look |= {"color": "grey", "marker": "circle"}
+        # A line without points only adds a legend entry.
         yield _line([], money, factor, name="misses a limit", **look, hollow=True)
 
 
@@ -112,7 +114,7 @@ def _price(price: Plain | None) -> str:
 
 
 def _front(document: Plain, factor: float) -> Iterator[Line]:
-    """Yield the line through the points that no other beats in days and money."""
+    """Yield the line through the Pareto-optimal points in days and money."""
     front = [document["points"][place] for place in document["frontier"]]
     if len(front) > 1:
         look = {"name": "frontier", "color": "grey", "steps": "after"}
@@ -130,7 +132,8 @@ def _limits(document: Plain, factor: float) -> Iterator[Rule]:
 
 
 def _limit(rule: Rule, values: Sequence[float]) -> Mark:
-    """Return a limit, or only its entry of the legend if it is far from all values."""
+    """Return a limit, or only its legend entry if it is far from all values."""
+    # A distant limit would compress all points into a corner of the chart.
     if _NEAR[0] * min(values) <= rule.at <= _NEAR[1] * max(values):
         return rule
     name = f"{rule.name} (off the chart)"
@@ -147,7 +150,7 @@ def _best(document: Plain, factor: float) -> Iterator[Line]:
         ends = [one["days_low"], one["days_high"]]
         name = "interval of its days"
         yield Line(name=name, x=ends, y=[y, y], color="grey+40", width=3.0)
-    words = "best" if document["best"] is not None else "nearest to the limits"
+    words = "best" if document["best"] is not None else "closest to the limits"
     look = {"color": "black", "sizes": (13.0,), "hollow": True}
     name = f"{words}: {one['num_procs']:,} x {one['system']}"
     yield dots([(one["days"], y)], name=name, **look)
@@ -161,7 +164,7 @@ def _names(
     y: Axis,
     marks: Sequence[Mark],
 ) -> Notes:
-    """Return the processors of the best point, of the frontier, and of other points as far as they fit."""
+    """Return the processor counts of the best point, of the front, and of other points if there is space."""
     money, rows = document["money"], document["points"]
     first = dict.fromkeys((document["nearest"], *document["frontier"]))
     named = [rows[place] for place in first if place is not None]

@@ -1,4 +1,4 @@
-"""Fits: measured rates over sizes with the fitted curve, measured over predicted times, and errors of kernels."""
+"""Charts of fits: measured rates by size with the fitted curve, measured over predicted times, and kernel errors."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,19 +8,19 @@ from calculon.render.chart import Axis, Chart, Line, Panel, Rule, Span, band, do
 from calculon.render.chart_axes import log_axis, time_unit
 
 Points = tuple[Sequence[float], Sequence[float]]
-"""Positions of points on both axes."""
+"""Coordinates of points on both axes."""
 
 BAND = 0.1
 """Relative error of the band around the diagonal."""
 
 MOST = 50.0
-"""Largest error that is drawn, in percent."""
+"""Largest drawn error, in percent."""
 
 _FIT, _ERRORS = 3, 4
-"""Panels in a row."""
+"""Panels per row."""
 
 _TICKS = 5
-"""Ticks of an axis at most."""
+"""Maximum number of ticks of an axis."""
 
 
 def calibration_chart(system: str, panels: Sequence[Panel]) -> Chart:
@@ -32,7 +32,7 @@ def calibration_chart(system: str, panels: Sequence[Panel]) -> Chart:
 
 
 def _measured(fitted: Points, held: Points, left: Points = ((), ())) -> list[Line]:
-    """Return the measured points that were fitted, held out and left out."""
+    """Return the measured points that were fitted, held out, and excluded."""
     looks = (
         (fitted, "fitted", "circle", False),
         (held, "held out", "square", True),
@@ -54,13 +54,13 @@ def _measured(fitted: Points, held: Points, left: Points = ((), ())) -> list[Lin
 def rates_panel(
     title: str, unit: str, fitted: Points, held: Points, curve: Points, left: Points = ((), ())
 ) -> Panel:
-    """Return measured rates over sizes with the curve of the new file.
+    """Return measured rates by size with the curve of the new file.
 
     Args:
         title: The part, and its errors.
         unit: Unit of the sizes: ``B`` or ``FLOP``.
         fitted, held, curve, left: Sizes and rates of the fitted rows, of the held-out rows, of the new file, and of the
-            rows that did not count.
+            excluded rows.
     """
     scale, prefix = (1e9, "G") if unit == "B" else (1e12, "T")
     fitted, held, curve, left = (
@@ -86,7 +86,7 @@ def _size(value: float) -> str:
 
 
 def times_panel(title: str, fitted: Points, held: Points) -> Panel:
-    """Return measured over predicted seconds, with the diagonal and the band around it."""
+    """Return measured over predicted seconds, with the diagonal and the error band around it."""
     times = [time for pair in (fitted, held) for some in pair for time in some]
     axis = log_axis("Predicted", "s", [min(times) / 1.3, max(times) * 1.3], room=0.0, most=_TICKS)
     ends = axis.limits or (0.0, 1.0)
@@ -108,16 +108,16 @@ def errors_chart(title: str, panels: Sequence[Panel]) -> Chart:
     across = min(_ERRORS, len(panels))
     return Chart(
         title=title,
-        subtitle=f"Errors beyond {MOST:g} % are at the edge.",
+        subtitle=f"Errors above {MOST:g} % are drawn at the edge.",
         rows=tiled(panels, across),
         width=0.9 + 2.4 * across,
     )
 
 
 def errors_panel(title: str, fitted: Points, held: Points) -> Panel:
-    """Return errors in percent over measured seconds, those of held-out rows above the others."""
+    """Return errors in percent by measured seconds; held-out rows are drawn on top."""
     looks = (
-        (fitted, "circle", "sky", "seen by the fit"),
+        (fitted, "circle", "sky", "fitted"),
         (held, "square", "vermilion", "held out"),
     )
     percent = 100 * BAND

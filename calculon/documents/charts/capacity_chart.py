@@ -1,4 +1,4 @@
-"""The time of the best plan over the capacity of memory, as a staircase."""
+"""Step chart of the best plan's time by memory capacity."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -11,10 +11,10 @@ from calculon.render.chart_axes import time_unit, widened
 from calculon.render.digits import Digits
 
 WIDEST = 4.0
-"""Multiple of the larger capacity of now and of the file up to which the chart goes."""
+"""Upper end of the chart, as a multiple of the larger of the present capacity and the file's."""
 
 _NEAR = 0.2
-"""Share of the time below which changes are so small that the axis does not start at 0."""
+"""Relative spread of times below which the axis does not start at 0, because changes would be invisible."""
 
 
 def capacity_chart(
@@ -24,16 +24,17 @@ def capacity_chart(
     digits: Digits,
     link: Callable[[float], str] | None = None,
 ) -> Chart:
-    """Return the best plan of each capacity.
+    """Return the time of the best plan by capacity.
 
     Args:
         title: Model and machine.
-        in_file: Bytes of the machine in its file.
+        in_file: Capacity of the machine in its file, in bytes.
         digits: Digits of the times.
-        link: Returns the address of a page on which the machine has a capacity.
+        link: Function that returns the address of a page with another capacity of the machine.
     """
     now, every = found.capacity, found.steps
     first, last = min(now, in_file) / WIDEST, max(now, in_file) * WIDEST
+    # Capacities far from the present one are not realistic alternatives.
     steps = [one for one in every if first <= one.capacity <= last] or list(every[:1])
     seconds = [one.best.value for one in steps]
     unit, factor = time_unit(max(seconds))
@@ -69,7 +70,7 @@ def _sizes(sizes: Sequence[float]) -> Axis:
     limits = widened(sizes, 0.03, log=True)
     powers = range(math.ceil(math.log2(limits[0])), math.floor(math.log2(limits[1])) + 1)
     return Axis(
-        label="Memory of a processor",
+        label="Memory per processor",
         unit="GiB",
         scale="log",
         limits=limits,
@@ -78,8 +79,8 @@ def _sizes(sizes: Sequence[float]) -> Axis:
 
 
 def _times(times: Sequence[float], unit: str) -> Axis:
-    """Return the axis of times; it says so if it does not start at 0."""
+    """Return the axis of times; its label says so if it does not start at 0."""
     if max(times) - min(times) < _NEAR * max(times):
         limits = widened(times, 0.08)
-        return Axis(label="Time of a step", unit=f"{unit}, not from 0", limits=limits)
-    return Axis(label="Time of a step", unit=unit, limits=(0.0, 1.08 * max(times)))
+        return Axis(label="Time per step", unit=f"{unit}, not from 0", limits=limits)
+    return Axis(label="Time per step", unit=unit, limits=(0.0, 1.08 * max(times)))

@@ -1,4 +1,4 @@
-"""Time and bus bandwidth of a collective over sizes: a line for each algorithm, the chosen one bold."""
+"""Chart of time and bus bandwidth of a collective by message size; the chosen algorithm is bold."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,26 +9,26 @@ from calculon.render.chart_axes import log_axis, time_unit, value_axis, widened
 
 THIN, BOLD = 1.0, 3.2
 _MOST_MARKERS = 16
-"""Sizes up to which each has a marker."""
+"""Number of sizes up to which each has a marker."""
 
 _WIDE = 10
-"""Ratio of times from which their axis is logarithmic."""
+"""Ratio of times from which on their axis is logarithmic."""
 
 
 Lines = Mapping[str, Sequence[float]]
-"""Values of each algorithm over sizes."""
+"""Values by algorithm and size."""
 
 
 def collective(
     title: str, sizes: Sequence[float], seconds: Lines, bus: Lines, taken: Sequence[str]
 ) -> Chart:
-    """Return both panels.
+    """Return a panel of times and a panel of bus bandwidths.
 
     Args:
-        title: The operation and its group.
+        title: Operation and group.
         sizes: Bytes, ascending.
         seconds, bus: Times, and bus bandwidths in GB/s.
-        taken: The algorithm that is taken at each size.
+        taken: Chosen algorithm at each size.
     """
     x = _size_axis(sizes)
     y, factor = _time_axis([time for line in seconds.values() for time in line])
@@ -38,15 +38,16 @@ def collective(
         Panel(x=x, y=axis, marks=list(_lines(sizes, lines, taken)), height=3.6)
         for axis, lines in ((y, times), (rates, bus))
     ]
-    return Chart(title=f"{title}; bold: taken", rows=(panels,), width=9.0)
+    return Chart(title=f"{title}; bold: chosen", rows=(panels,), width=9.0)
 
 
 def _lines(sizes: Sequence[float], values: Lines, taken: Sequence[str]) -> Iterator[Line]:
-    """Yield a bold line for each algorithm at the sizes that take it, and a thin one at all."""
+    """Yield a bold line for each algorithm at the sizes at which it is chosen, and a thin one at all sizes."""
     few = len(sizes) <= _MOST_MARKERS
     for i, (name, line) in enumerate(values.items()):
         color, marker, dash = line_look(i)
         if name in taken:
+            # NaN interrupts the bold line at sizes with another algorithm.
             own = [y if who == name else math.nan for y, who in zip(line, taken, strict=True)]
             yield Line(x=sizes, y=own, color=color, width=BOLD)
         yield Line(
@@ -66,7 +67,7 @@ def _lines(sizes: Sequence[float], values: Lines, taken: Sequence[str]) -> Itera
 
 
 def _size_axis(sizes: Sequence[float]) -> Axis:
-    """Return the axis of sizes: at most seven powers of two, or the ends if there are no two of them."""
+    """Return the axis of sizes: at most seven powers of two, or the ends if fewer than two are in range."""
     low, high = math.ceil(math.log2(sizes[0])), math.floor(math.log2(sizes[-1]))
     step = max(1, -(-(high - low) // 6))
     powers = [2.0**n for n in range(low, high + 1, step)]
@@ -80,7 +81,7 @@ def _size_axis(sizes: Sequence[float]) -> Axis:
 
 
 def _time_axis(times: Sequence[float]) -> tuple[Axis, float]:
-    """Return the axis of times, and the factor to its unit; times that differ much have ticks with their own units."""
+    """Return the axis of times, and the factor to its unit; if times differ widely, ticks have their own units."""
     if max(times) < _WIDE * min(times):
         unit, factor = time_unit(max(times))
         return value_axis("Time", unit, [time * factor for time in times]), factor

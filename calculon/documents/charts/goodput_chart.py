@@ -1,4 +1,4 @@
-"""Goodput over processors, with the times between interruptions and between checkpoints."""
+"""Chart of goodput by processor count, with the times between interruptions and between checkpoints."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -20,10 +20,10 @@ from calculon.render.chart import (
 from calculon.render.chart_axes import count_axis, log_axis, widened
 
 WORDS = (
-    "Goodput over the number of processors for several times between failures, with the time between interruptions "
+    "Goodput by processor count for several failure rates, with the time between interruptions "
     "and between checkpoints"
 )
-"""Description of the picture for readers who cannot see it."""
+"""Description of the chart for readers who cannot see it (alt text)."""
 
 _MINUTE = 60.0
 _FIGURES = (
@@ -31,17 +31,17 @@ _FIGURES = (
     ("mtbf_hours", "mtbf_hours", 1.0),
     ("checkpoint_interval", "interval", 1 / _MINUTE),
 )
-"""For each panel: the figure of a curve, that of a published run, and the factor to the unit of the axis."""
+"""For each panel: the figure of a curve, the figure of a published run, and the factor to the unit of the axis."""
 
 _PUBLISHED = ("star", "plus", "cross", "diamond", "down", "square", "triangle")
 _MORE = "more than"
-"""Says of a published goodput that it is a lower bound."""
+"""Mark of a published goodput that is a lower bound."""
 
 
 def goodput_curves(document: Plain) -> Chart:
-    """Return three panels over the processors: goodput, hours between interruptions, minutes between checkpoints.
+    """Return three panels by processor count: goodput, hours between interruptions, minutes between checkpoints.
 
-    Sizes are grey where the time between failures is extrapolated, and published runs have black marks.
+    Ranges with extrapolated failure rates are grey, and published runs have black marks.
 
     Args:
         document: :meth:`calculon.advise.runs.goodput_by_size.GoodputBySize.to_dict`.
@@ -77,12 +77,13 @@ def goodput_curves(document: Plain) -> Chart:
 
 def _goodput_axis(percents: Sequence[float]) -> Axis:
     """Return the axis of goodput, which ends at 100 %."""
+    # The axis starts near the data: differences of a few percent matter.
     low = max(0.0, widened([*percents, 100.0])[0])
     return Axis(label="Goodput", unit="%", limits=(low, 100 + 0.02 * (100 - low)))
 
 
 def _curves(document: Plain, place: int) -> list[Line]:
-    """Return the curves of a panel; if storage limits the checkpoints, their marks are hollow."""
+    """Return the curves of a panel; checkpoint intervals limited by storage have hollow marks."""
     name, _, factor = _FIGURES[place]
     found, limited = [], False
     for number, curve in enumerate(document["curves"]):
@@ -108,7 +109,7 @@ def _curves(document: Plain, place: int) -> list[Line]:
         if hollow:
             found.append(dots(hollow, marker, color=color, hollow=True))
     if limited:
-        found.append(dots([], name="storage takes no more checkpoints", color="grey", hollow=True))
+        found.append(dots([], name="limited by storage bandwidth", color="grey", hollow=True))
     return found
 
 
@@ -120,7 +121,7 @@ def _label(document: Plain, curve: Plain) -> str:
 
 
 def _shown(document: Plain) -> list[Plain]:
-    """Return the published runs of the sizes that are drawn."""
+    """Return the published runs within the drawn range of processor counts."""
     first, last = document["num_procs"][0], document["num_procs"][-1]
     return [one for one in document["published"] if first <= one["num_procs"] <= last]
 
@@ -139,7 +140,7 @@ def _runs(document: Plain, place: int) -> list[Line]:
 
 
 def _arrows(document: Plain) -> list[Mark]:
-    """Return an arrow up from each published goodput that is a lower bound."""
+    """Return an upward arrow for each published goodput that is a lower bound."""
     bounds = [
         one for one in _shown(document) if one["goodput_is"] == _MORE and one["goodput"] is not None
     ]
@@ -150,9 +151,9 @@ def _arrows(document: Plain) -> list[Mark]:
 
 
 def _extrapolated(document: Plain, x: Axis) -> Iterator[Span]:
-    """Yield the sizes without measured times between failures."""
+    """Yield the ranges without measured times between failures."""
     least, most = document["measured_num_procs"]
     low, high = x.limits or (least, most)
     for first, last in ((low, min(least, high)), (max(most, low), high)):
         if first < last:
-            yield Span(name="law of failures is extrapolated", low=first, high=last)
+            yield Span(name="failure rate is extrapolated", low=first, high=last)

@@ -1,4 +1,4 @@
-"""The best value over tensor and pipeline parallelism; degrees without a plan that can run have a cross."""
+"""Heatmap of the best value by tensor and pipeline parallelism; infeasible degrees are crossed out."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -22,20 +22,20 @@ from calculon.render.chart import (
 from calculon.render.chart_axes import Quantity
 
 _SCALE = ("blue+30", "blue+65", "blue+90")
-"""Colours from the best value to values that are :data:`_FAR` times as bad: light enough for dark digits."""
+"""Colours from the best value to values :data:`_FAR` times worse: light enough for dark digits."""
 
 _FAR = 2.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell(PointInfo):
-    """One pair of degrees, with the best plan in words, or why there is none.
+    """Pair of degrees, with the best plan in words, or the reason why there is none.
 
     Attributes:
         tensor_par, pipeline_par: Degrees of parallelism.
         value: The best value in the unit of the statistic; None if no plan can run.
-        note: Why no plan can run, in a word.
-        text: The value as it is written; without it with three digits.
+        note: Reason why no plan can run, in one word.
+        text: Formatted value; by default the value with three digits.
     """
 
     tensor_par: int
@@ -47,7 +47,7 @@ class Cell(PointInfo):
 
 @dataclass(frozen=True, slots=True)
 class Heatmap:
-    """Cells, the statistic, whether small is good, a title, editions, and the key of the plan of a page."""
+    """Cells, the statistic, its direction (`smallest`), a title, editions, and the key of a page's plan."""
 
     title: str
     statistic: str
@@ -71,32 +71,33 @@ class Heatmap:
 
     @property
     def feasible(self) -> list[Cell]:
-        """The cells with a plan."""
+        """Cells with a plan."""
         return [cell for cell in self.cells if cell.value is not None]
 
     @property
     def best(self) -> Cell | None:
-        """The cell with the best value; the first of equal ones."""
+        """Cell with the best value; the first one in a tie."""
         choose = min if self.smallest else max
         return choose(self.feasible, key=lambda cell: cell.value or 0.0, default=None)
 
     @property
     def quantity(self) -> Quantity:
-        """The statistic on an axis."""
+        """Statistic on an axis."""
         return Quantity(self.statistic)
 
     @property
     def label(self) -> str:
-        """The name of the values with their unit."""
+        """Name of the values with their unit."""
         words = self.quantity.label
         return f"Best {words[0].lower()}{words[1:]}"
 
     def ratio(self, cell: Cell) -> float:
-        """Return how many times a value is as bad as the best: 1 or more."""
+        """Return the factor by which a value is worse than the best: 1 or more."""
         best, value = (self.best.value if self.best else None) or 0.0, cell.value or 0.0
         worse, better = (value, best) if self.smallest else (best, value)
         if better > 0 and worse > 0:
             return worse / better
+        # A ratio is meaningless next to 0 or between signs: these values get the worst colour.
         return 1.0 if value == best else _FAR
 
     def text(self, cell: Cell) -> str:
@@ -105,7 +106,7 @@ class Heatmap:
 
 
 def heatmap(found: Heatmap) -> Chart:
-    """Return the map, tensor parallelism upwards and pipeline parallelism to the right."""
+    """Return the heatmap, tensor parallelism upwards and pipeline parallelism to the right."""
     tensor, pipeline = found.degrees
     marks: list[Mark] = [_values(found)] if found.feasible else []
     marks += [*_crosses(found), *_frame(found)]
@@ -128,7 +129,7 @@ def heatmap(found: Heatmap) -> Chart:
 
 
 def surface(found: Heatmap) -> Chart:
-    """Return the map with colours in proportion to the values, and their scale: it shows how steep the values are."""
+    """Return the heatmap with colours proportional to the values, and a colour scale: it shows the slope."""
     chart = heatmap(found)
     (panel,), cells = chart.rows[0], _values(found)
     grid: list[list[float | None]] = [[None] * len(row) for row in cells.values]
@@ -144,7 +145,7 @@ def surface(found: Heatmap) -> Chart:
 
 
 def _whole(axis: Axis, count: int) -> Axis:
-    """Return an axis that ends with its cells."""
+    """Return an axis that ends at the edges of its cells."""
     return replace(axis, limits=(-0.5, count - 0.5))
 
 
@@ -167,15 +168,16 @@ def _values(found: Heatmap) -> Cells:
 
 
 def _crosses(found: Heatmap) -> Iterator[Mark]:
-    """Yield crosses on the cells without a plan, and below them why there is none."""
+    """Yield crosses on the cells without a plan, with the reasons below."""
     missing = [cell for cell in found.cells if cell.value is None]
     if not missing:
         return
     places = [found.place(cell) for cell in missing]
     words = "no execution can run"
     if any("GiB" in cell.note for cell in missing):
-        words += " (memory that is missing)"
+        words += " (missing memory)"
     noted = [(row, column, cell.note) for (row, column), cell in zip(places, missing, strict=True)]
+    # Crosses move up to leave space for the reason below.
     crosses = [(column, row + (0.15 if note else 0)) for row, column, note in noted]
     yield dots(crosses, "thin cross", name=words, color="grey", **point_attributes(missing))
     if noted := [one for one in noted if one[2]]:
@@ -190,7 +192,7 @@ def _crosses(found: Heatmap) -> Iterator[Mark]:
 
 
 def _frame(found: Heatmap) -> Iterator[Boxes]:
-    """Yield a frame around the plan of the page, or around the best."""
+    """Yield a frame around the plan of the page, or else around the best."""
     selected = [cell for cell in found.cells if cell.key and cell.key == found.selected]
     best = [found.best] if found.best is not None else []
     for cell in selected or best:

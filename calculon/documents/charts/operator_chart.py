@@ -1,4 +1,4 @@
-"""Time of the operators of a block, the longest first, by pass."""
+"""Chart of the time of a block's operators by pass, longest first."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from calculon.render.chart_axes import time_unit
 from calculon.render.texts import counted, seconds
 
 MOST = 14
-"""Operators with a bar of their own."""
+"""Maximum number of operators with a separate bar."""
 
 EXPOSED = "exposed collectives"
 
@@ -25,23 +25,23 @@ WORK_COLORS = {
 """Colours of the passes."""
 
 _AROUND, _ROW = 0.9, 0.26
-"""Inches: title and axis, and a bar."""
+"""Inches: title and axis; a bar."""
 
 
 def operator_time(operator: Mapping[str, Any], work: str) -> float:
-    """Return the seconds of an operator in a pass, or of :data:`EXPOSED` in all passes."""
+    """Return the seconds of an operator in a pass, or of its :data:`EXPOSED` collectives in all passes."""
     if work == EXPOSED:
         return float(sum(sent["exposed"] for sent in operator["collectives"]))
     return float(operator["time"][work])
 
 
 def whole_time(operator: Mapping[str, Any]) -> float:
-    """Return all seconds of an operator: its passes, and its exposed collectives."""
+    """Return the total seconds of an operator: its passes, and its exposed collectives."""
     return sum(operator_time(operator, work) for work in WORK_COLORS)
 
 
 def by_time(operators: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the operators that take time, the longest first."""
+    """Return the operators that take time, longest first."""
     return sorted((one for one in operators if whole_time(one)), key=whole_time, reverse=True)
 
 
@@ -51,16 +51,16 @@ def operator_chart(
     names: Sequence[str],
     links: Sequence[str],
 ) -> Chart:
-    """Return the chart.
+    """Return the chart of operator times.
 
     Args:
         result: The plan.
         operators: Operators of a block of one kind, sorted by :func:`by_time`.
-        names, links: For each operator its name, and the address to which a click leads.
+        names, links: Name of each operator, and the address that a click opens.
     """
     rest = operators[MOST:]
     labels = [*names[:MOST], *([counted(len(rest), "other")] if rest else [])]
-    addresses = links[: len(labels)]  # the others together lead to the first of them
+    addresses = links[: len(labels)]  # the bar of all others opens the first of them
     total, longest = sum(map(whole_time, operators)), max(map(whole_time, operators), default=0.0)
     unit, factor = time_unit(longest)
     pieces = []
@@ -82,7 +82,7 @@ def operator_chart(
             )
         )
     panel = Panel(
-        x=Axis(label="Time of a microbatch", unit=unit, limits=(0.0, 1.04 * factor * longest)),
+        x=Axis(label="Time per microbatch", unit=unit, limits=(0.0, 1.04 * factor * longest)),
         y=categories(labels),
         marks=stacked(pieces),
         height=_AROUND + _ROW * len(labels),

@@ -1,4 +1,4 @@
-"""Plans by two statistics, and the plans that no other one beats in both."""
+"""Chart of plans by two statistics, with the Pareto front."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -22,20 +22,20 @@ from calculon.render.chart import (
 from calculon.render.chart_axes import Quantity, count_axis, log_axis, time_unit, widened
 
 CELLS = (360, 240)
-"""Dots that fit in a row and in a column: of several at one place, one is drawn."""
+"""Raster of distinguishable dots (columns, rows): only one dot per cell is drawn."""
 
 _LABELS = 8
-"""Plans of the front with a label."""
+"""Maximum number of labelled plans of the front."""
 
 _FAR = 20.0
-"""Ratio of the ends of the front from which an axis is logarithmic."""
+"""Ratio of the ends of the front from which on an axis is logarithmic."""
 
 COUNTS = "num_procs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanPoint(PointInfo):
-    """A plan on the chart, with its statistics in words.
+    """Plan on the chart, with its statistics in words.
 
     Attributes:
         x, y: Its statistics, in their own units.
@@ -49,14 +49,14 @@ class PlanPoint(PointInfo):
 
 @dataclass(frozen=True, slots=True)
 class Pareto:
-    """Executions by two statistics.
+    """Executions by two statistics, with their Pareto front.
 
     Attributes:
         x, y: Statistics, or fields of the execution.
-        columns (shape (2, rows)): Their values, in their own units.
+        columns (shape (2, rows)): Values of both statistics, in their own units.
         front: Rows of the front, in the order of `x`.
         names: One per row of the front.
-        complete: The rows are all executions, not only the front.
+        complete: The rows are all executions, not the front alone.
         terms: Editions of the model.
     """
 
@@ -77,7 +77,7 @@ def pareto(found: Pareto) -> Chart:
         PlanPoint(x=x[row], y=y[row], label=name)
         for row, name in zip(found.front.tolist(), found.names, strict=True)
     ]
-    words = f"not beaten in both by any other ({len(front):,}), with TP.PP.DP"
+    words = f"Pareto-optimal ({len(front):,}), with TP.PP.DP"
     others = []
     if found.complete:
         rows = scattered(found.columns)
@@ -100,18 +100,21 @@ def plans_chart(
     shown: PlanPoint | None = None,
     best: PlanPoint | None = None,
 ) -> Chart:
-    """Return the best plan of each split, the front, the best of all, and the plan of the page.
+    """Return the best plan of each split, the front, the best plan overall, and the plan of the page.
 
     Args:
-        title, terms: The question, and the edition with its preset.
-        statistics: Names of the horizontal and of the vertical statistic.
-        front: Plans that no other one beats in both, in the order of `x`.
+        title, terms: Question, and edition with preset.
+        statistics: Names of the horizontal and the vertical statistic.
+        front: Pareto-optimal plans, in the order of `x`.
         splits: The best plan of each split.
-        shown, best: The plan of the page, and the best of all.
+        shown, best: Plan of the page, and the best plan overall.
     """
     single = [one for one in (best, shown) if one is not None]
     drawn = _Plans(*statistics, [*front, *splits, *single], [*front, *single])
-    marks = [drawn.points(splits, "each split", "grey", (5.0,)), *drawn.front(front, "unbeaten")]
+    marks = [
+        drawn.points(splits, "each split", "grey", (5.0,)),
+        *drawn.front(front, "Pareto-optimal"),
+    ]
     if best is not None:
         marks.append(drawn.points([best], "best", "orange", (10.0,), "star"))
     if shown is not None:
@@ -124,14 +127,15 @@ class _Plans:
 
     Args:
         x, y: The statistics.
-        every: All plans, which are in sight.
-        important: Plans that decide whether an axis is logarithmic.
+        every: All plans; the axes include them.
+        important: Plans that decide if an axis is logarithmic.
     """
 
     def __init__(self, x: str, y: str, every: Sequence[PlanPoint], important: Sequence[PlanPoint]):
         counted = x == COUNTS
         across, up = [one.x for one in every], [one.y for one in every]
         self.x, self.x_factor = _axis(x, across, [one.x for one in important])
+        # Processor counts by powers of two need a matching vertical axis, to keep scaling straight.
         powers = counted and self.x.scale == "log" and min(up) > 0
         self.y, self.y_factor = _axis(y, up, [one.y for one in important], log=powers)
 
@@ -157,7 +161,7 @@ class _Plans:
         )
 
     def front(self, plans: Sequence[PlanPoint], name: str) -> Iterator[Mark]:
-        """Yield the front: a line through its plans, and labels that are apart from each other."""
+        """Yield the front: a line through its plans, and labels that do not overlap."""
         points = self.points(plans, name, "blue", (4.5,))
         values = np.array([points.x, points.y])
         steps = "after" if ascends(values) else "before"
@@ -196,12 +200,13 @@ def _axis(
 
 
 def ascends(front: Array) -> bool:
-    """Return whether the second statistic grows with the first."""
+    """Return True if the second statistic increases with the first."""
     return bool(front.shape[1] < 2 or front[1, -1] >= front[1, 0])
 
 
 def scattered(values: Array) -> Array:
-    """Return rows so that no two would be drawn at the same place, ascending."""
+    """Return rows, ascending, so that no two are drawn at the same position."""
+    # Thousands of overlapping dots would make files large and slow, without any visible difference.
     low = values.min(axis=1, keepdims=True)
     span = values.max(axis=1, keepdims=True) - low
     span[span == 0] = 1.0
@@ -211,12 +216,13 @@ def scattered(values: Array) -> Array:
 
 
 def spread(front: Array, most: int) -> list[int]:
-    """Choose points of a front that are apart from each other: the best first, then the others in turn."""
+    """Choose well-separated points of a front: the best first, then others in order."""
     if not front.shape[1]:
         return []
     span = np.ptp(front, axis=1)
     span[span == 0] = 1.0
     places = front / span[:, None]
+    # The best by the vertical statistic is always labelled.
     order = sorted(range(front.shape[1]), key=lambda i: -front[1, i])
     chosen: list[int] = []
     for i in order:

@@ -1,4 +1,4 @@
-"""A training run: the days of its parts, its losses, and when it ends."""
+"""Chart of a training run: days of its parts, time losses, and when it ends."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -30,25 +30,25 @@ if TYPE_CHECKING:
     from calculon.advise.runs.training_run import TrainingRun
 
 WORDS = "Days of a training run by its parts, what else takes time, and when it ends"
-"""Description of the picture for readers who cannot see it."""
+"""Description of the chart for readers who cannot see it (alt text)."""
 
 MOST = 8
-"""Parts that have a bar each; the shortest of more share one."""
+"""Maximum number of bars of parts; the shortest parts share one."""
 
 _CHANCES = (0.005, *(share / 100 for share in range(1, 100)), 0.995)
-"""Shares of runs whose ends are drawn."""
+"""Shares of runs whose end dates are drawn."""
 
-_AROUND, _ROW = 0.85, 0.3  # inches: title and axis of a panel, and a bar
+_AROUND, _ROW = 0.85, 0.3  # inches: title and axis of a panel; a bar
 _LOWER = 1.75  # inches: the panels of the end
 _SIZES = (7.0,)  # points: width of dots
-_ROOM = 1.5  # end of an axis over the longest bar, for the text at its end
-_LABEL = 24  # letters of a line
+_ROOM = 1.5  # times the longest bar, with space for the text at its end
+_LABEL = 24  # characters per line
 
 
 def run_days(found: "TrainingRun") -> Chart:
-    """Return the parts of a run and its losses, and below when it ends.
+    """Return the parts of a run and its losses, and below them when it ends.
 
-    The main part has the split, and the interval of a step, whose level and digits the days have too.
+    The longest part provides the split, and the interval and digits of a step, which also apply to the days.
     """
     run, main = found.to_dict(), result_of(found.main.estimate)
     ended = found.whole.days_by(_CHANCES).tolist()
@@ -63,8 +63,8 @@ def run_days(found: "TrainingRun") -> Chart:
         terms=[run["question"]["edition"]],
         rows=(
             (
-                _bars_panel("Steps that count, by batch x sequence", parts, run, rows),
-                _bars_panel("What else takes time", losses, run, rows, shares=True),
+                _bars_panel("Productive steps, by batch x sequence", parts, run, rows),
+                _bars_panel("Time losses", losses, run, rows, shares=True),
             ),
             ends,
         ),
@@ -74,7 +74,7 @@ def run_days(found: "TrainingRun") -> Chart:
 
 
 def _title(run: Plain, main: Result) -> str:
-    """Name the run, and how long it takes."""
+    """Return the run in words, and its length."""
     asked, figures = run["question"], run["figures"]
     machine = f"{asked['execution']['fields']['num_procs']:,} x {stated_name(asked['system'])}"
     unit, factor = _unit(figures["days"])
@@ -84,13 +84,14 @@ def _title(run: Plain, main: Result) -> str:
 
 
 _Bar = tuple[str, float, str]
-"""Label, days and colour."""
+"""Label, days and colour of a bar."""
 
 
 def _parts(run: Plain) -> list[_Bar]:
-    """Return the parts in their order; the shortest of many are one bar."""
+    """Return the parts in order; with many parts the shortest share a bar."""
     parts = run["parts"]
     longest = sorted(parts, key=lambda one: -one["days"])
+    # The rest shares one bar, so that charts of long ramps remain readable.
     kept = longest if len(parts) <= MOST else longest[: MOST - 1]
     found = [(_part(one), one["days"], "blue") for one in parts if one in kept]
     rest = [one["days"] for one in parts if one not in kept]
@@ -103,7 +104,7 @@ def _part(one: Plain) -> str:
 
 
 def _losses(run: Plain) -> list[_Bar]:
-    """Return the days lost, by cause, the most first."""
+    """Return the days lost by cause, largest first."""
     causes = ((name, words, color) for name, (words, color) in USES.items() if name != "useful")
     found = [(words, run["figures"][f"{name}_days"], color) for name, words, color in causes]
     return sorted((one for one in found if one[1] > 0), key=lambda one: -one[1])
@@ -112,7 +113,7 @@ def _losses(run: Plain) -> list[_Bar]:
 def _bars_panel(
     title: str, bars: Sequence[_Bar], run: Plain, rows: int, *, shares: bool = False
 ) -> Panel:
-    """Return bars of days below each other, each with its days and its share of the run."""
+    """Return bars of days, each with its days and its share of the run."""
     total = run["figures"]["days"]
     days = [one for _, one, _ in bars]
     longest = max(days, default=1.0)
@@ -132,13 +133,13 @@ def _bars_panel(
 
 
 def _unit(longest: float) -> tuple[str, float]:
-    """Return the unit in which :func:`span` writes parts of some days, and how many of it are a day."""
+    """Return the unit in which :func:`span` writes parts of some days, and the factor from days."""
     return ("Hours", 24.0) if span(longest, longest).endswith("h") else ("Days", 1.0)
 
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """A range of days, the most likely, and their text."""
+    """Range of days, its most likely value, and its text."""
 
     label: str
     color: str
@@ -149,11 +150,11 @@ class _End:
 
 
 def _ends(run: Plain, main: Result) -> Iterator[_End]:
-    """Yield when the run ends: without failures, with failures, and within the interval of the cost model."""
+    """Yield end dates: without failures, with failures, and within the interval of the cost model."""
     figures = run["figures"]
     ideal, days = figures["useful_days"], figures["days"]
     low, middle, high = (figures[f"days_{part}"] for part in ("p10", "p50", "p90"))
-    yield _End("steps alone", "blue", ideal, ideal, ideal, span(ideal, days))
+    yield _End("without failures", "blue", ideal, ideal, ideal, span(ideal, days))
     text = f"{span(low, days)} to {span(high, days)}"
     yield _End("failures: p10 to p90", "vermilion", low, middle, high, text)
     if run["days_between"] is not None:
@@ -166,7 +167,7 @@ def _ends(run: Plain, main: Result) -> Iterator[_End]:
 
 
 def _ends_panel(run: Plain, main: Result) -> Panel:
-    """Return the ends as lines with a mark, and the deadline across them."""
+    """Return the end dates as lines with a mark, and the deadline across them."""
     ends = [*_ends(run, main)]
     unit, factor = _unit(run["figures"]["days"])
     values = [end * factor for one in ends for end in (one.low, one.high)]
@@ -182,6 +183,7 @@ def _ends_panel(run: Plain, main: Result) -> Panel:
     highs = [one.high * factor for one in ends]
     marks.append(Notes(x=highs, y=range(len(ends)), texts=[one.text for one in ends]))
     low, high = min(values), max(values)
+    # Ranges may be empty or tiny: at least 2 % of the days keeps the axis readable.
     room = max(high - low, 0.02 * high)
     return Panel(
         title="When it ends",
@@ -194,7 +196,7 @@ def _ends_panel(run: Plain, main: Result) -> Panel:
 
 
 def _chances_panel(run: Plain, ended: Sequence[float]) -> Panel:
-    """Return the chance to have ended by each day, as failures alone leave it, with p10, p50 and p90."""
+    """Return the probability of having ended by each day, due to failures alone, with p10, p50 and p90."""
     figures = run["figures"]
     unit, factor = _unit(figures["days"])
     marked = (10, 50, 90)

@@ -1,4 +1,4 @@
-"""The best rate, and the efficiency that goes with it, over numbers of processors."""
+"""Chart of the best rate, and its efficiency, by processor count."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -13,16 +13,16 @@ from calculon.render.chart_axes import Quantity, count_axis, log_axis, value_axi
 
 RATE, EFFICIENCY = "sample_rate", "total_efficiency"
 
-_IDEAL = "proportional to the processors"
+_IDEAL = "linear scaling"
 
 
 @dataclass(frozen=True, slots=True)
 class Point(PointInfo):
-    """The best plan on a number of processors, with its figures in words, or why there is none.
+    """Best plan on a number of processors, with its figures in words, or the reason why there is none.
 
     Attributes:
-        num_procs: Processors.
-        rate, efficiency: Samples per second, and useful arithmetic at peak rate over the time; None if no plan can run.
+        num_procs: Number of processors.
+        rate, efficiency: Samples/s, and time at peak rate as a share of the actual time; None if no plan can run.
     """
 
     num_procs: int
@@ -48,7 +48,7 @@ _OF_COUNTS = tuple(column(CorrectedStats, name) for name in ("sample_rate", "tot
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One model on one system in one edition of the cost model, over numbers of processors."""
+    """One model on one system in one edition of the cost model, by processor count."""
 
     label: str
     points: Sequence[Point]
@@ -56,10 +56,10 @@ class Series:
 
 
 def scaling(series: Sequence[Series]) -> Chart:
-    """Return rates above and efficiencies below; dotted lines are proportional to the processors."""
+    """Return rates above and efficiencies below; dotted lines show linear scaling."""
     ordered = [_Ordered(one, number) for number, one in enumerate(series)]
     counts = count_axis("Processors", [n for one in ordered for n in one.counts])
-    words = "the best plan on each number of processors"
+    words = "best plan for each processor count"
     return Chart(
         title=f"{series[0].label}: {words}" if len(series) == 1 else words.capitalize(),
         terms=[one.terms for one in series],
@@ -70,7 +70,7 @@ def scaling(series: Sequence[Series]) -> Chart:
 
 
 class _Ordered:
-    """A series in the order of its processors, with its look."""
+    """Series in the order of processor counts, with its line style."""
 
     def __init__(self, series: Series, number: int):
         self.label = series.label
@@ -81,7 +81,7 @@ class _Ordered:
         self.color, self.marker, self.dash = line_look(number)
 
     def _line(self, points: Sequence[Point], values: Sequence[float], **look: Any) -> Line:
-        """Return values over the processors of some points."""
+        """Return values by processor count for some points."""
         return Line(
             x=[point.num_procs for point in points],
             y=values,
@@ -92,12 +92,12 @@ class _Ordered:
         )
 
     def line(self, values: Sequence[float]) -> Line:
-        """Return the line through values of the points with a plan."""
+        """Return the line through the values of the points with a plan."""
         look = {"color": self.color, "marker": self.marker, "dash": self.dash}
         return self._line(self.good, values, name=self.label, **look)
 
     def ideal(self) -> Iterator[Line]:
-        """Yield the rate that is proportional to the processors, from the fewest that can run."""
+        """Yield linear scaling from the smallest feasible processor count."""
         if len(self.good) < 2:
             return
         first, last = self.good[0], self.good[-1]
@@ -112,7 +112,7 @@ class _Ordered:
         )
 
     def crosses(self) -> Iterator[Line]:
-        """Yield marks of numbers on which no plan can run, at the foot of a panel."""
+        """Yield crosses at the bottom of a panel for processor counts on which no plan can run."""
         if self.bad:
             look = {"color": "grey", "marker": "thin cross", "dash": "none", "clip": False}
             yield self._line(self.bad, [0.0] * len(self.bad), name="no plan can run", **look)
@@ -136,7 +136,7 @@ def _efficiencies(series: Sequence[_Ordered], counts: Axis) -> Panel:
     ]
     crosses = [cross for one in series for cross in one.crosses()]
     largest = max((y for line in lines for y in line.y), default=100.0)
-    # above one half the distance to 100 % matters
+    # Above one half, the distance to 100 % is the relevant information.
     top = 100.0 if 50.0 < largest <= 100.0 else 1.06 * largest
     y = Axis(label=quantity.title, unit=quantity.unit, limits=(0.0, top))
     return Panel(x=counts, y=y, marks=[*lines, *crosses], height=2.0)

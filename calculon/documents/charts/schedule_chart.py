@@ -1,4 +1,4 @@
-"""The pipeline schedule: the passes of each stage over time, numbered by microbatch, and idle time."""
+"""Gantt chart of a pipeline schedule: passes of each stage, numbered by microbatch, and idle time."""
 
 import math
 from collections import defaultdict
@@ -22,29 +22,29 @@ LOOKS = {
     "inputs": ("gradients of inputs", "purple"),
     "weight": ("gradients of weights", "orange"),
 }
-"""Words and colour by kind of pass."""
+"""Label and colour by kind of pass."""
 
 _LIGHTEST = 0.55
 """Share of white in the colour of the last chunk."""
 
 _SHADES = 4
-"""Shades of a kind of pass: neighbouring chunks of many share one."""
+"""Maximum number of shades per kind of pass: with many chunks, neighbouring chunks share one."""
 
 _BACKWARD = ("backward", "inputs")
-"""Kinds of passes that compute again the activations that were not kept."""
+"""Kinds of passes that include activation recomputation."""
 
-_WIDTH, _LEAST = 11.0, 0.1  # inches: of the picture, and of a piece that a digit fits into
-_TALLEST = 8.0  # inches of all rows
-_ROW, _LEAST_ROW = 0.34, 0.2  # inches of a row, and of a row with numbers
-_LABELLED = 24  # stages up to which the idle time is written next to each row
-_THIN = 0.005  # share of the time below which passes have thin edges
+_WIDTH, _LEAST = 11.0, 0.1  # inches: the chart; the narrowest pass with a digit
+_TALLEST = 8.0  # inches: all rows
+_ROW, _LEAST_ROW = 0.34, 0.2  # inches: a row; the lowest row with numbers
+_LABELLED = 24  # stages up to which each row states its idle time
+_THIN = 0.005  # share of the time below which passes get thin edges
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One pass of a stage for a microbatch and chunk, from its start to its end in seconds.
+    """One pass of a stage for a microbatch and chunk, with start and end in seconds.
 
-    ``half`` is -1 or 1 for the two passes of a pair that run at the same time: they are drawn above each other.
+    ``half`` is -1 or 1 for the two simultaneous passes of a pair, which are drawn one above the other.
     """
 
     stage: int
@@ -57,7 +57,7 @@ class Piece:
 
     @property
     def place(self) -> tuple[float, float]:
-        """Upper end and height of the piece, in rows."""
+        """Upper end and height of the pass, in rows."""
         if not self.half:
             return self.stage - HEIGHT / 2, HEIGHT
         return self.stage - (HEIGHT / 2 if self.half < 0 else 0.0), HEIGHT / 2
@@ -70,12 +70,12 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Gantt:
-    """The passes of all stages.
+    """Passes of all stages.
 
     Attributes:
-        title, subtitle: Model, plan and machine; the schedule.
+        title, subtitle: Model, plan and machine; schedule.
         edition: Edition of the model with its preset.
-        row, second: The word for a row, and the words for the second of two chunks.
+        row, second: Label of a row, and label of the second of two chunks.
         again: Seconds of recomputation in the backward pass of each stage and chunk.
     """
 
@@ -90,55 +90,55 @@ class Gantt:
 
     @property
     def end(self) -> float:
-        """When the last pass ends."""
+        """Time at which the last pass ends."""
         return max(piece.end for piece in self.pieces)
 
     @property
     def chunks(self) -> int:
-        """Chunks of a stage."""
+        """Chunks per stage."""
         return 1 + max(piece.chunk for piece in self.pieces)
 
     @property
     def kinds(self) -> list[str]:
-        """The kinds of passes that there are, in the order of :data:`LOOKS`."""
+        """Kinds of passes in use, in the order of :data:`LOOKS`."""
         there = {piece.kind for piece in self.pieces}
         return [kind for kind in LOOKS if kind in there]
 
     @property
     def idle_share(self) -> float:
-        """Mean share of the time in which stages do nothing."""
+        """Mean share of the time in which stages are idle."""
         return 1 - _busy(self.pieces) / (self.end * self.stages)
 
     def idle(self, stage: int) -> float:
-        """Return the share of the time in which a stage does nothing."""
+        """Return the share of the time in which a stage is idle."""
         return 1 - _busy(piece for piece in self.pieces if piece.stage == stage) / self.end
 
     def recomputed(self, piece: Piece) -> float:
         """Return the share of a pass that is recomputation."""
         if not self.again or piece.kind not in _BACKWARD or not piece.long:
-            return 0.0  # a stage without blocks in a chunk has passes that take no time
+            return 0.0  # passes of a chunk without blocks take no time
         return self.again[piece.stage][piece.chunk] / piece.long
 
 
 def _busy(pieces: Iterable[Piece]) -> float:
-    """Add up the times of pieces; the two of a pair share one time."""
+    """Sum the times of passes; the two passes of a pair share their time."""
     return sum(piece.long / (2 if piece.half else 1) for piece in pieces)
 
 
 def _shade(kind: str, shade: int, shades: int) -> str:
-    """Return the colour of a kind of pass: the chunks of a later shade are lighter."""
+    """Return the colour of a kind of pass; later chunks are lighter."""
     return lighter(LOOKS[kind][1], _LIGHTEST * shade / (shades - 1) if shades > 1 else 0.0)
 
 
 BUBBLE_AND_IDLE = (
-    "The bubble is the time to fill and to drain the pipeline, as a share of the whole iteration. Idle is every wait "
-    "of a stage in the time that is drawn, the mean of all stages: also for transfers, and for the slowest stage."
+    "The bubble is the time to fill and drain the pipeline, as a share of the whole iteration. Idle is all waiting of "
+    "stages within the drawn time, as a mean over stages: also for transfers, and for the slowest stage."
 )
-"""Why both shares differ."""
+"""Reason why bubble and idle share differ."""
 
 
 def schedule_key(gantt: Gantt) -> tuple[Block, ...]:
-    """Return the legend of a schedule: the colours of each kind of pass, in a column for each shade of its chunks."""
+    """Return the legend of a schedule: colours by kind of pass, with a column for each shade of chunks."""
     chunks, shades = gantt.chunks, min(gantt.chunks, _SHADES)
     spans = [[one for one in range(chunks) if one * shades // chunks == n] for n in range(shades)]
     heads = [f"{one[0] + 1} to {one[-1] + 1}" if len(one) > 1 else f"{one[0] + 1}" for one in spans]
@@ -149,7 +149,7 @@ def schedule_key(gantt: Gantt) -> tuple[Block, ...]:
     heading = ((dim("chunk"), *map(dim, heads)),) if chunks > 1 else ()
     passes = Grid(("left",) * (1 + shades), (*heading, *rows), heads=len(heading))
     again = any(gantt.recomputed(piece) for piece in gantt.pieces)
-    idle = dim(f"Hatched: idle, {100 * gantt.idle_share:.1f} % of the time that is drawn.")
+    idle = dim(f"Hatched: idle, {100 * gantt.idle_share:.1f} % of the drawn time.")
     return passes, *([Swatches((("sky", f"{AGAIN}, the lower part of a pass"),))] * again), idle
 
 
@@ -159,13 +159,13 @@ def schedule(
     links: Sequence[str] = (),
     selected: int | None = None,
 ) -> Chart:
-    """Return a row for each stage, the first at the top.
+    """Return the schedule with a row for each stage, the first at the top.
 
     Args:
         gantt: The passes.
-        digits: Digits of the times under a pointer.
-        links: The address to which a click on each row leads.
-        selected: The row with a frame.
+        digits: Digits of the times in tooltips.
+        links: Address that a click on each row opens.
+        selected: Framed row.
     """
     drawn = _Schedule(gantt, digits or Digits())
     row = min(_ROW, _TALLEST / gantt.stages)
@@ -174,6 +174,7 @@ def schedule(
         marks.append(drawn.idle_texts())
     if selected is not None and gantt.stages > 1:
         marks.append(drawn.frame(selected))
+    # With many stages, only every n-th one is labelled.
     step = max(1, -(-gantt.stages // _LABELLED))
     room = 1.06 if gantt.stages <= _LABELLED else 1.0
     panel = Panel(
@@ -197,11 +198,12 @@ def schedule(
 
 
 class _Schedule:
-    """The marks of a schedule."""
+    """Builder of the marks of a schedule."""
 
     def __init__(self, gantt: Gantt, digits: Digits):
         self.gantt, self.digits = gantt, digits
         self.unit, self.factor = time_unit(gantt.end)
+        # Rounding to about five digits keeps files with thousands of passes small.
         self.decimals = max(0, 5 - math.ceil(math.log10(gantt.end * self.factor)))
 
     def _time(self, seconds: float) -> float:
@@ -213,10 +215,10 @@ class _Schedule:
         return start, end, round(top, 3), round(top + height, 3)
 
     def idle(self) -> Boxes:
-        """Return a hatched row for each stage, behind its passes."""
+        """Return a hatched row for each stage, drawn below its passes."""
         half, last = HEIGHT / 2, self._time(self.gantt.end)
         return Boxes(
-            name=f"idle: {100 * self.gantt.idle_share:.1f} % of the time that is drawn",
+            name=f"idle: {100 * self.gantt.idle_share:.1f} % of the drawn time",
             boxes=[(0.0, last, i - half, i + half) for i in range(self.gantt.stages)],
             color="grey+30",
             hatch="/",
@@ -229,6 +231,7 @@ class _Schedule:
         found: dict[tuple[str, int], list[Piece]] = defaultdict(list)
         for piece in gantt.pieces:
             found[piece.kind, piece.chunk * shades // chunks].append(piece)
+        # Thick edges would cover short passes.
         thin = min(piece.long for piece in gantt.pieces) < _THIN * gantt.end
         last_words = f"last of {chunks} chunks" if chunks > 2 else gantt.second
         for kind in gantt.kinds:
@@ -258,7 +261,7 @@ class _Schedule:
         ]
 
     def recomputation(self) -> Iterator[Boxes]:
-        """Yield the recomputation in backward passes: as high a part of a pass as it is of the time."""
+        """Yield the recomputation in backward passes, with a height proportional to its share of the pass."""
         boxes = []
         for piece in self.gantt.pieces:
             if share := self.gantt.recomputed(piece):
@@ -268,7 +271,7 @@ class _Schedule:
             yield Boxes(name=AGAIN, boxes=boxes, color="sky")
 
     def numbers(self, row: float) -> Iterator[Notes]:
-        """Yield the microbatches, counted from 1, in pieces that are wide enough."""
+        """Yield the microbatch numbers, counted from 1, in passes that are wide enough."""
         inches = (_WIDTH - 1.2) / self.gantt.end
         shown = [
             piece
@@ -277,6 +280,7 @@ class _Schedule:
         ]
         if not shown or row < _LEAST_ROW:
             return
+        # White digits on dark passes: later chunks and weight gradients have light colours.
         dark = [piece.chunk < self.gantt.chunks / 2 and piece.kind != "weight" for piece in shown]
         yield Notes(
             x=[(piece.start + piece.end) / 2 * self.factor for piece in shown],
@@ -289,7 +293,7 @@ class _Schedule:
         )
 
     def idle_texts(self) -> Notes:
-        """Return the idle share of each stage, at the right of its row."""
+        """Return the idle share of each stage, to the right of its row."""
         stages = range(self.gantt.stages)
         return Notes(
             x=[self.gantt.end * self.factor] * len(stages),

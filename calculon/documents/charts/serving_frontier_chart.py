@@ -1,4 +1,4 @@
-"""Generated tokens/s of a processor against tokens/s of a user: the frontier of deployments on each machine."""
+"""Chart of tokens/s per processor by tokens/s per user: the frontier of deployments on each machine."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -14,9 +14,9 @@ from calculon.render.chart_axes import value_axis
 from calculon.render.label_places import place_labels
 
 _WIDTH, _HEIGHT = 6.4, 4.2  # inches
-_SPREAD = 20.0  # ratio of values from which their axis is logarithmic
-_LEAST = 3  # successive points with one split from which the first one is marked
-_MARKS = "marks: ends, and where another split begins; B: sequences of a replica"
+_SPREAD = 20.0  # ratio of values from which on their axis is logarithmic
+_LEAST = 3  # successive points with the same split whose first one is marked
+_MARKS = "marks: ends, and changes of the split; B: sequences per replica"
 
 
 def serving_frontier(
@@ -24,14 +24,14 @@ def serving_frontier(
     link: Callable[[Plain], str] | None = None,
     here: tuple[float, float] | None = None,
 ) -> Chart:
-    """Return the frontier of each machine with a mark where another deployment begins.
+    """Return the frontier of each machine, with marks at changes of the deployment.
 
     Args:
-        link: Returns the address that a point leads to. With it, every point has a mark and words.
-        here: Both rates of a deployment that is marked.
+        link: Function that returns the address of a point; with it, every point has a mark and a tooltip.
+        here: Tokens/s per user and per processor of a marked deployment.
         document: ``model``, ``num_procs``, ``workload``, and ``curves``: each with its ``system``, and its ``points``
-            in order of falling ``interactivity`` with ``output_rate_per_proc``, ``batch`` and ``deployment``; if it has
-            none, ``none`` is the reason.
+            by decreasing ``interactivity`` with ``output_rate_per_proc``, ``batch`` and ``deployment``; without points,
+            ``none`` is the reason.
     """
     load, types = document["workload"], all_types(document)
     curves = [curve for curve in document["curves"] if curve["points"]]
@@ -41,10 +41,11 @@ def serving_frontier(
     marks: list[Mark] = []
     if (limit := load.tpot_limit) is not None:
         name = f"TPOT {limit * 1e3:,g} ms"
+        # A TPOT limit is a lower bound of tokens/s per user.
         marks.append(Rule(name=name, at=1 / limit, dash="dash", width=0.9))
         users.append(1 / limit)
-    x = value_axis("Tokens/s of a user", "", users, ratio=_SPREAD, room=0.1)
-    y = value_axis("Generated tokens/s of a processor", "", rates, ratio=_SPREAD, room=0.1)
+    x = value_axis("Tokens/s per user", "", users, ratio=_SPREAD, room=0.1)
+    y = value_axis("Generated tokens/s per processor", "", rates, ratio=_SPREAD, room=0.1)
     labels: list[_Label] = []
     for number, curve in enumerate(curves):
         color, marker, _ = line_look(number)
@@ -79,10 +80,10 @@ def serving_frontier(
 
 
 def _linked(points: Sequence[Plain], color: str, link: Callable[[Plain], str]) -> Mark:
-    """Return a mark for every point of a frontier, with its figures and the address that it leads to."""
+    """Return a mark for every point of a frontier, with its figures and its address."""
     words = [
         f"{pools_words(one['deployment'])}, batch {one['batch']:,.0f}\n"
-        f"{rate(one['interactivity'])} tokens/s of a user, {rate(one['output_rate_per_proc'])} of a processor\n"
+        f"{rate(one['interactivity'])} tokens/s per user, {rate(one['output_rate_per_proc'])} per processor\n"
         f"first token after {duration_of(one['ttft'])}"
         for one in points
     ]
@@ -92,7 +93,7 @@ def _linked(points: Sequence[Plain], color: str, link: Callable[[Plain], str]) -
 
 @dataclass(frozen=True, slots=True)
 class _Label:
-    """A point with a text: its deployment and batch; those of lower rank are written first."""
+    """Labelled point, with deployment and batch; labels of lower rank are placed first."""
 
     point: Plain
     text: str
@@ -101,13 +102,14 @@ class _Label:
 
 
 def _labels(points: Sequence[Plain], color: str, *, typed: bool) -> list[_Label]:
-    """Return the ends of a frontier and the points at which another split begins, if several have this split."""
+    """Return the ends of a frontier, and the points at which the split changes for several points."""
 
     def split(one: Plain) -> str:
         deployment = one["deployment"]
         return ", ".join([pools_words(deployment), *([deployment.weights_dtype] * typed)])
 
     runs = [list(run) for _, run in groupby(points, key=split)]
+    # Short runs of a split would crowd the chart with labels.
     inner = [(run[0], -len(run)) for run in runs[1:] if len(run) >= _LEAST]
     return [
         _Label(one, f"{split(one)}, B {one['batch']:,.0f}", color, rank)

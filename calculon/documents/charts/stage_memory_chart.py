@@ -1,4 +1,4 @@
-"""Memory of every pipeline stage by kind, against the usable memory."""
+"""Chart of the memory of every pipeline stage by kind, with the usable memory."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -10,14 +10,14 @@ from calculon.documents.result import Result
 from calculon.render.chart import Axis, Bars, Chart, Notes, Panel, Rule, categories, stacked
 
 _LABELS, _TEXTS = 16, 12
-"""Most stages with a number on the axis, and most bars with a text at their end."""
+"""Maximum number of stages with a number on the axis, and of bars with a text at their end."""
 
 _AROUND, _ROW, _HIGHEST = 0.9, 0.28, 5.6
-"""Inches: title and axis, a bar, and the whole chart at most."""
+"""Inches: title and axis; a bar; maximum for the whole chart."""
 
 
 def kinds_of(stages: Sequence[Mapping[str, float]]) -> list[str]:
-    """Return the kinds of memory that any stage has, always in the same order."""
+    """Return the kinds of memory that any stage has, in a fixed order."""
     return [kind for kind in KINDS_OF_MEMORY if any(stage.get(kind) for stage in stages)]
 
 
@@ -33,7 +33,7 @@ def stage_memory(
         stages: Bytes of each stage by kind.
         usable: Usable bytes.
         result: The plan.
-        title: The title if there is no result: for a plan that does not fit.
+        title: Title without a result: for a plan that does not fit.
     """
     places = range(len(stages))
     sums, limit = [sum(stage.values()) / GIB for stage in stages], usable / GIB
@@ -44,7 +44,7 @@ def stage_memory(
     ticks = (axis.ticks or ())[:: -(-len(stages) // _LABELS)]
     panel = Panel(
         x=Axis(
-            label="Tier-1 memory of a processor",
+            label="Tier-1 memory per processor",
             unit="GiB",
             limits=(0.0, longest * (1.12 if texted else 1.02)),
         ),

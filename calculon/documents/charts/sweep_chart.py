@@ -1,4 +1,4 @@
-"""A statistic of a sweep over one quantity, with a curve for each value of another."""
+"""Chart of a statistic of a sweep over one quantity, with a curve for each value of another."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -17,18 +17,18 @@ from calculon.render.chart_axes import Quantity, count_axis, log_axis, value_axi
 from calculon.search.sweep.sweep_result import Sweep
 
 MOST = 20
-"""Curves that a reader can distinguish."""
+"""Maximum number of distinguishable curves."""
 
 _MARKED = 40
-"""Places on a curve up to which each has a marker."""
+"""Number of points of a curve up to which each has a marker."""
 
 _FAR = 20.0
-"""Ratio of the largest to the smallest value from which the vertical axis is logarithmic."""
+"""Ratio of the largest to the smallest value from which on the vertical axis is logarithmic."""
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """One curve: its label, and a value at each of its places, in their order; None if nothing can run there."""
+    """Curve: its label, and a value at each of its positions, in order; None if nothing can run."""
 
     label: str
     places: Sequence[float]
@@ -36,7 +36,7 @@ class Curve:
 
 
 def sweep_curves(found: Sweep, x: str, y: str, by: str | None) -> Chart:
-    """Return a statistic over a column, with a curve for each value of another (:meth:`calculon.Sweep.plot`)."""
+    """Return a statistic by a column, with a curve for each value of another column (:meth:`calculon.Sweep.plot`)."""
     if not found.feasible.any():
         raise Infeasible("nothing", f"none of {len(found):,} rows can run")
     statistic, sign = axis(y, "y")
@@ -76,14 +76,14 @@ def curves_chart(
     by: str = "",
     terms: Sequence[str] = (PUBLISHED,),
 ) -> Chart:
-    """Return the curves; a cross at the foot of the axes is a place at which one cannot run.
+    """Return the curves; a cross at the bottom marks a position at which a curve cannot run.
 
     Args:
         title: Model and machine.
         x: Text of the horizontal axis.
         curves: At least one.
-        names: Names of the places, from 0 on, if they are no numbers.
-        by: The column whose values the curves have.
+        names: Names of the positions, counted from 0, if they are not numbers.
+        by: Column whose values distinguish the curves.
         terms: Editions of the model.
     """
     quantity = Quantity(statistic)
@@ -106,7 +106,7 @@ def curves_chart(
 
 
 def _marks(one: Curve, number: int, factor: float, y: Axis, *, named: bool) -> Iterator[Line]:
-    """Yield a curve, and its crosses a little higher than the ones of the curve before; no line through names."""
+    """Yield a curve and its crosses, which are offset from the previous curve's; names are not joined by a line."""
     color, marker, _ = line_look(number)
     found = [(x, v * factor) for x, v in zip(one.places, one.values, strict=True) if v is not None]
     yield Line(
@@ -120,6 +120,7 @@ def _marks(one: Curve, number: int, factor: float, y: Axis, *, named: bool) -> I
     missing = [x for x, v in zip(one.places, one.values, strict=True) if v is None]
     if missing:
         low, high = y.limits or (0.0, 1.0)
+        # Offsets keep crosses of several curves apart.
         share = 0.015 + 0.018 * (number % len(SERIES))
         foot = low * (high / low) ** share if y.scale == "log" else low + share * (high - low)
         look = {"name": "cannot run", "color": color, "sizes": (3.5,)}
@@ -127,7 +128,7 @@ def _marks(one: Curve, number: int, factor: float, y: Axis, *, named: bool) -> I
 
 
 def _places_axis(label: str, places: Sequence[float], names: Sequence[str]) -> Axis:
-    """Return the horizontal axis: names in their order, counts, or numbers that may grow by factors."""
+    """Return the horizontal axis: names in order, counts, or numbers (logarithmic if they grow by factors)."""
     if names:
         ticks = [(place, wrapped(name, 18)) for place, name in enumerate(names)]
         return Axis(label=label, limits=(-0.3, len(names) - 0.7), ticks=ticks)
@@ -139,7 +140,7 @@ def _places_axis(label: str, places: Sequence[float], names: Sequence[str]) -> A
 
 
 def grows_by_factors(places: Sequence[float]) -> bool:
-    """Return whether ascending places are much further apart at the end than at the beginning.
+    """Return True if the spacing of ascending positions increases strongly, as in geometric series.
 
     >>> grows_by_factors([1.5, 3.0, 6.0, 12.0, 24.0]), grows_by_factors([1.5, 2.0, 2.5, 3.0])
     (True, False)
@@ -160,9 +161,9 @@ def _column(found: Sweep, name: str, argument: str) -> Array:
 
 
 def _widest(found: Sweep) -> str:
-    """Return the column of what was asked that has the most values, numbers before names."""
+    """Return the swept column with the most values; numbers are preferred to names."""
     if not found.axes:
-        wanted = "a column, as nothing that was asked has several values"
+        wanted = "a column; no input has several values"
         raise SpecError("plot", Problem("x", wanted, "none"))
     return max(found.axes, key=lambda name: (found[name].dtype.kind in "if", _count(found[name])))
 
@@ -172,7 +173,7 @@ def _count(column: Array) -> int:
 
 
 def _places(column: Array) -> tuple[Array, list[str]]:
-    """Return numbers as they are; of anything else the place of each row among the values, and these."""
+    """Return numbers unchanged; for other values the index of each row's value, and the values."""
     if column.dtype.kind in "if":
         return column.astype(float), []
     texts = [_word(value) for value in column.tolist()]
@@ -188,7 +189,7 @@ def _word(value: Any) -> str:
 
 
 def _groups(found: Sweep, names: Sequence[str]) -> dict[str, Array]:
-    """Return the rows of each curve by its label."""
+    """Return the rows of each curve by label."""
     columns = [[_word(value) for value in _column(found, name, "by").tolist()] for name in names]
     groups: dict[str, list[int]] = {}
     for row in range(len(found)):
@@ -197,7 +198,7 @@ def _groups(found: Sweep, names: Sequence[str]) -> dict[str, Array]:
 
 
 def _best(places: Array, values: Array, sign: float) -> dict[float, float | None]:
-    """Return the best value at each place, ascending; None where nothing can run."""
+    """Return the best value at each position, ascending; None if nothing can run."""
     best: dict[float, float | None] = {}
     for place in np.unique(places).tolist():
         scores = sign * values[places == place]
@@ -207,7 +208,7 @@ def _best(places: Array, values: Array, sign: float) -> dict[float, float | None
 
 
 def _only(column: Array) -> str:
-    """Return the only value of a column; nothing where there are several."""
+    """Return the only value of a column; empty if there are several."""
     return str(column[0]) if _count(column) == 1 else ""
 
 

@@ -1,4 +1,4 @@
-"""A tornado: the change of a statistic with each figure of a machine lower and higher, the longest bar first."""
+"""Tornado chart: the change of a statistic with lower and higher machine figures, longest bar first."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from textwrap import wrap
@@ -21,26 +21,26 @@ from calculon.render.chart_axes import Quantity
 from calculon.render.fitted_grid import folded
 
 Link = Callable[[str, float], str]
-"""Returns the address of a page on which a figure has another value, by its path."""
+"""Function that returns the address of a page with another value of a figure, given by its path."""
 
 MOST = 12
-"""Bars of a panel."""
+"""Maximum number of bars of a panel."""
 
 ENDS = {"low": ("vermilion+60", "/"), "high": ("blue", "")}
 """Colour and hatch of the bars of lower and of higher figures."""
 
 _PREFIXES = (("G", 1e9), ("M", 1e6), ("k", 1e3))
-_LONGEST = 34  # letters of a line of a label
+_LONGEST = 34  # characters per line of a label
 _ROOM, _BRIEF_ROOM = 0.26, 0.45
-"""Room for the texts at both ends, as a share of the range: with the values of figures in pictures, and without."""
+"""Space for the texts at both ends, as a share of the range: with and without the values of figures."""
 
 _LINE, _BAR, _PANEL = 0.15, 0.13, 0.55
-"""Inches: of a line of a label, around a bar, and around the bars of a panel."""
+"""Inches: a line of a label; around a bar; around the bars of a panel."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Figures of one kind, the largest change first."""
+    """Figures of one kind, largest change first."""
 
     title: str
     rows: Sequence[Plain]
@@ -65,12 +65,12 @@ def _swing(row: Plain, now: float) -> float:
 def tornado(
     document: Plain, names: Mapping[str, str] | None = None, link: Link | None = None
 ) -> Chart:
-    """Return the tornado of a sensitivity; where the plan was searched again, diamonds are the best plans.
+    """Return the tornado of a sensitivity; diamonds are replanned executions, if there was a new search.
 
     Args:
         document: The sensitivity as plain data (:meth:`calculon.advise.sensitivity_result.Sensitivity.to_dict`).
-        names: Names of figures and statistics, in place of their paths.
-        link: Returns the address that a bar leads to. Bars with links have short texts.
+        names: Names of figures and statistics, to replace their paths.
+        link: Function that returns the address of a bar. Bars with links have short texts.
     """
     kinds = kinds_shown(document) or [Kind("No figure of the machine has an effect", ())]
     tornado = _Tornado(document, names or {}, link)
@@ -86,7 +86,7 @@ def tornado(
 
 
 class _Tornado:
-    """The panels of a tornado, whose bars are changes in percent; of a statistic that is 0 they are its values."""
+    """Builder of a tornado; bars are changes in percent, or values if the statistic is 0."""
 
     def __init__(self, document: Plain, names: Mapping[str, str], link: Link | None):
         self.document, self.names, self.link = document, names, link
@@ -116,7 +116,7 @@ class _Tornado:
             )
 
     def now_words(self) -> str:
-        """Write the statistic of the plan as it is: in thousands or millions if it is large."""
+        """Write the present value of the statistic; large values in thousands or millions."""
         quantity = Quantity(self.document["statistic"])
         value = self.now * quantity.factor
         prefixes = ((name, one) for name, one in _PREFIXES if abs(value) >= 10 * one)
@@ -127,7 +127,7 @@ class _Tornado:
         return f"{words[0].upper()}{words[1:]} now: {significant(value / times, digits)} {unit}".rstrip()
 
     def _place(self, value: float | None) -> float:
-        """Return the end of a bar; a plan that does not fit has none."""
+        """Return the end of a bar; a plan that does not fit has no bar."""
         if value is None:
             return 0.0
         return 100 * (value / self.now - 1) if self.now else value
@@ -136,7 +136,7 @@ class _Tornado:
         return [self._place(row[f"at_{end}"]) for end in ENDS]
 
     def _best(self, row: Plain) -> list[float]:
-        """Return the places of the best plans at the ends of a range."""
+        """Return the positions of the best plans at the ends of a range."""
         found = (row.get(f"replanned_at_{end}") for end in ENDS)
         return [self._place(value) for value in found if value is not None]
 
@@ -166,7 +166,7 @@ class _Tornado:
             )
 
     def _texts(self, shown: Sequence[tuple[int, Plain]], end: str) -> Notes:
-        """Return the texts at the ends of bars, beyond the diamonds."""
+        """Return the texts at the ends of bars, outside the diamonds."""
         x, y, texts, sides = [], [], [], []
         for at, row in shown:
             text, value = self._text(row, end), row[f"at_{end}"]
@@ -174,6 +174,7 @@ class _Tornado:
                 continue
             place = self._place(value)
             right = end == "low" if value is None else place > 0
+            # Outside the diamond of the replanned value, if there is one.
             x.append((max if right else min)([place, *self._best(row)]))
             y.append(at)
             texts.append(text)
@@ -181,7 +182,7 @@ class _Tornado:
         return Notes(x=x, y=y, texts=texts, side=sides, size=7.0)
 
     def _text(self, row: Plain, end: str) -> str:
-        """Write a change; of two bars on one side the shorter has no text, as the longer one covers it."""
+        """Write a change; the shorter of two bars on one side has no text, because the longer one covers it."""
         other = next(one for one in ENDS if one != end)
         own, its = (self._place(row[f"at_{one}"]) for one in (end, other))
         if own * its > 0 and abs(own) <= abs(its):
@@ -197,18 +198,18 @@ class _Tornado:
         return f"{self._path(row)} {stated(row[end], row['unit'])}: {said}"
 
     def _path(self, row: Plain) -> str:
-        """Return the name of a figure; without one its path."""
+        """Return the name of a figure, or its path if it has none."""
         return self.names.get(row["path"], str(row["path"]))
 
     def _label(self, row: Plain) -> str:
-        """Write the name of a figure, or its path with its unit, in lines that end at dots."""
+        """Write the name of a figure, or its path with its unit, wrapped at dots."""
         if row["path"] in self.names:
             return "\n".join(wrap(self.names[row["path"]], _LONGEST))
         said = row["unit"] in ("", "s") or row["path"].endswith(row["unit"])
         return "\n".join(folded(row["path"], _LONGEST)) + ("" if said else f" ({row['unit']})")
 
     def _name(self, end: str) -> str:
-        """Write what bars of an end of the range are."""
+        """Return the legend entry of an end of the range."""
         spread = self.document["range"]
         if spread["calibrated"]:
             return {"low": "lower end of its range", "high": "higher end"}[end]

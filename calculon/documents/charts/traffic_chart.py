@@ -1,4 +1,4 @@
-"""Traffic of each kind of parallelism: the exposed time, and the time hidden behind work."""
+"""Chart of communication by kind of parallelism: exposed and hidden time."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from calculon.render.chart import Axis, Bars, Chart, Panel, categories, stacked
 from calculon.render.chart_axes import time_unit
 
 _AROUND, _ROW = 0.9, 0.36
-"""Inches: title and axis, and a bar."""
+"""Inches: title and axis; a bar."""
 
 
 def traffic_chart(result: Result) -> Chart | None:
@@ -35,7 +35,7 @@ def traffic_chart(result: Result) -> Chart | None:
         )
 
     panel = Panel(
-        x=Axis(label="Time of a step", unit=unit, limits=(0.0, 1.04 * factor * longest)),
+        x=Axis(label="Time per step", unit=unit, limits=(0.0, 1.04 * factor * longest)),
         y=categories(names),
         marks=stacked([bars("exposed", "vermilion", exposed), bars("hidden", "grey", hidden)]),
         height=_AROUND + _ROW * len(names),

@@ -1,4 +1,4 @@
-"""Predicted against measured, a panel for each study and quantity, with a band of errors."""
+"""Chart of predicted and measured values, a panel for each study and quantity, with an error band."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,16 +11,16 @@ from calculon.render.chart import Axis, Chart, Line, Notes, Panel, band, categor
 from calculon.render.chart_axes import log_axis, value_axis
 
 BAND = 0.10
-"""Relative error that the band shows."""
+"""Relative error of the band."""
 
 MOST_ROWS = 16
-"""Rows of a single panel that are drawn one below the other, each with its name."""
+"""Maximum number of rows of a single panel that are drawn by name, one per line."""
 
 _WIDEST, _MANY = 4, 100
-"""Panels in a row, and points from which they are smaller."""
+"""Panels per row, and number of points from which on they are smaller."""
 
 _LOG = 5
-"""Ratio of values from which an axis is logarithmic."""
+"""Ratio of values from which on an axis is logarithmic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,8 @@ class Pairs:
     """One quantity of one study.
 
     Attributes:
-        title, quantity, unit: The study, the measured quantity, and its unit.
-        measured, estimated: Pairs in this unit.
+        title, quantity, unit: Study, measured quantity, and its unit.
+        measured, estimated: Pairs of values in this unit.
         score: ``n``, ``mean`` absolute error and ``bias``, in percent.
         labels: Names of the pairs.
     """
@@ -57,12 +57,12 @@ class Pairs:
 
 
 def validation_chart(pairs: Sequence[Pairs], edition: str = PUBLISHED) -> Chart:
-    """Return the panels of compared quantities, or a single one of few named rows row by row."""
+    """Return the panels of compared quantities; a single panel with few named rows is drawn row by row."""
     if len(pairs) == 1 and 1 < len(pairs[0].labels) <= MOST_ROWS:
         return _rows(pairs[0], edition)
     across = min(_WIDEST, len(pairs))
     return Chart(
-        title="Predicted against measured",
+        title="Predicted and measured",
         terms=[edition],
         rows=tiled([_panel(one.within(0.1)) for one in pairs], across),
         width=max(4.0, 0.4 + 2.3 * across),
@@ -75,7 +75,7 @@ def _percent(value: float) -> str:
 
 
 def _rows(one: Pairs, edition: str) -> Chart:
-    """Return measured and predicted values on one line for each row, and the error."""
+    """Return measured and predicted values on one line per row, with the error."""
     one = one.within(10)
     places, measured, estimated = range(len(one.labels)), one.measured, one.estimated
     pairs = list(zip(measured, estimated, strict=True))
@@ -109,10 +109,11 @@ def _rows(one: Pairs, edition: str) -> Chart:
 
 
 def _panel(one: Pairs) -> Panel:
-    """Return pairs on equal axes, logarithmic when they span much."""
+    """Return pairs on equal axes, logarithmic if they span a wide range."""
     both = [*one.measured, *one.estimated]
     low, high = min(both), max(both)
     if low > 0 and high / low > _LOG:
+        # Equal limits on both axes keep the diagonal at 45 degrees.
         axis = log_axis("", one.unit, [low / 1.35, high * 1.35], room=0.0, most=5)
     else:
         margin = max(0.15 * (high - low), 1.5 * BAND * high)

@@ -1,4 +1,4 @@
-"""From one plan to another: a bar for each change between the times of both, and the memory of each plan on the way."""
+"""Waterfall chart: a bar for each change between the times of two plans, and the memory of each plan in between."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,16 +15,16 @@ from calculon.render.chart_axes import time_unit
 from calculon.render.digits import Digits
 
 SAVED, ADDED, WHOLE, SIZE = "blue", "vermilion", "black+30", "sky"
-"""Colours of the time that a change saves or adds, of both ends, and of the memory of plans between."""
+"""Colours of time saved and added, of both ends, and of the memory of plans in between."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaterfallData:
-    """A waterfall with the words of its chart.
+    """Waterfall with the labels of its chart.
 
     Attributes:
-        waterfall: As plain data (:meth:`calculon.Waterfall.to_dict`).
-        names: Names of the plans at both ends.
+        waterfall: Plain data (:meth:`calculon.Waterfall.to_dict`).
+        names: Names of the first and the last plan.
         title, terms: Model and machine of both plans, and the edition with its preset.
         digits: Digits of the times.
         capacity: Usable bytes of tier 1.
@@ -39,29 +39,29 @@ class WaterfallData:
 
     @property
     def steps(self) -> list[Mapping[str, Any]]:
-        """The changes with an effect."""
+        """Changes with an effect."""
         return steps_with_effect(self.waterfall)
 
     @property
     def times(self) -> list[float]:
-        """Seconds of the first plan and after each change with an effect."""
+        """Seconds of the first plan, and after each change with an effect."""
         return [self.waterfall["mine"]["seconds"], *(step["time_after"] for step in self.steps)]
 
 
 _LABEL = 34
-"""Characters of a line of a label."""
+"""Characters per line of a label."""
 
 _NEAR = 0.2
-"""Share of the time below which changes are so small that the axis does not start at 0."""
+"""Relative spread of times below which the axis does not start at 0, because changes would be invisible."""
 
 _FAR = 20
-"""Next to a capacity of more times the memory in use, bars would be too short."""
+"""Ratio of capacity to memory in use above which the capacity is not drawn, because bars would be too short."""
 
 _NUMBER = 0.32
-"""Room for the text of a size, as a share of the axis."""
+"""Space for the text of a size, as a share of the axis."""
 
 _AROUND, _LINE, _GAP = 0.75, 0.16, 0.17
-"""Inches: title and axis, a line of a label, and the gap between two labels."""
+"""Inches: title and axis; a line of a label; the gap between two labels."""
 
 
 def waterfall(several: Sequence[WaterfallData]) -> Chart:
@@ -77,7 +77,7 @@ def waterfall(several: Sequence[WaterfallData]) -> Chart:
 
 
 def change_waterfall(one: WaterfallData) -> Chart | None:
-    """Return the times of a waterfall alone; None if no change has an effect."""
+    """Return the times of a waterfall only; None if no change has an effect."""
     if not one.steps:
         return None
     return Chart(title=one.title, terms=[one.terms], rows=((_times(one),),))
@@ -95,7 +95,7 @@ def _height(one: WaterfallData) -> float:
 
 
 def _bars_of_times(one: WaterfallData) -> Iterator[tuple[float, float, str, str]]:
-    """Yield start, end, colour and text of each bar, in seconds; a start of not-a-number is the start of the axis."""
+    """Yield start, end, colour and text of each bar, in seconds; NaN stands for the start of the axis."""
     times, last = one.times, one.waterfall["best"]["seconds"]
     largest = max(*times, last)
     first_text, last_text = one.digits.seconds([times[0], last], largest)
@@ -111,6 +111,7 @@ def _times(one: WaterfallData, *, titled: bool = False) -> Panel:
     bars = list(_bars_of_times(one))
     low, high = min(end for _, end, _, _ in bars), max(end for _, end, _, _ in bars)
     unit, factor = time_unit(high)
+    # Small changes of a long time would be invisible on an axis from 0.
     start = 0.0 if high - low >= _NEAR * high else max(0.0, low - 0.6 * (high - low))
     start = 0.0 if high == low else start
     labels, rows = _labels(one), range(len(bars))
@@ -123,7 +124,7 @@ def _times(one: WaterfallData, *, titled: bool = False) -> Panel:
     return Panel(
         title=f"From {one.names[0]} to {one.names[1]}" if titled else "",
         x=Axis(
-            label=f"Time of {'an' if per == 'iteration' else 'a'} {per}",
+            label=f"Time per {per}",
             unit=f"{unit}, not from 0" if start else unit,
             limits=(factor * start, factor * (high + 0.22 * ((high - start) or high))),
         ),
@@ -150,7 +151,7 @@ def _times(one: WaterfallData, *, titled: bool = False) -> Panel:
 
 
 def _memory(one: WaterfallData) -> Panel:
-    """Return the tier-1 memory of each plan on the way, against the capacity."""
+    """Return the tier-1 memory of each plan, with the capacity."""
     points = [one.waterfall["mine"], *one.steps, one.waterfall["best"]]
     sizes = [point.get("bytes_after", point["bytes"]) / GIB for point in points]
     limit = None if one.capacity is None else one.capacity / GIB
@@ -178,7 +179,7 @@ def _memory(one: WaterfallData) -> Panel:
     )
     rule = [Rule(name="capacity", at=limit)] if limit else []
     return Panel(
-        x=Axis(label="Tier 1 of a processor", unit="GiB", limits=(0.0, 1.42 * widest)),
+        x=Axis(label="Tier 1 per processor", unit="GiB", limits=(0.0, 1.42 * widest)),
         y=replace(categories(_labels(one)), shown=False),
         marks=(bars, *rule, Notes(x=beyond, y=rows, texts=texts)),
         height=_height(one),

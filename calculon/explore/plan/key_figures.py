@@ -79,6 +79,6 @@ def _against_best(state: State, answers: Answers, result: Result) -> Iterator[tu
     if best is None:
         return
     total, least = result.value("total_time"), best.value("total_time")
-    said = against_words(total / least - 1).removesuffix(" against the best")
+    said = against_words(total / least - 1).removesuffix(" compared with the best")
     which = "the best that the search tried" if total < least else "which"
     yield "Against the best", said, f"{which} takes {best.digits.duration(least)}"

@@ -44,5 +44,5 @@ def test_large_errors_are_at_the_edge():
     chart = errors_chart("Kernels", [errors_panel("", ([1, 2], [60, -3]), ([9], [-70]))])
     assert_in_sight(chart)
     assert [line.y for line in marks(chart.panels[0], Line)] == [[50, -3], [-50]]
-    assert legend(chart) == ["within 10 %", "seen by the fit", "held out"]
+    assert legend(chart) == ["within 10 %", "fitted", "held out"]
     assert [_duration(s) for s in (1e-4, 0.9995e-3, 0.6)] == ["100 µs", "0.9995 ms", "600 ms"]

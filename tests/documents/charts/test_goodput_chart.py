@@ -66,7 +66,7 @@ def test_checkpoints_that_storage_limits_are_hollow():
     chart = goodput_curves(document)
     hollow = [one for one in marks(chart.panels[2], Line) if one.hollow]
     assert hollow[0].x == [size for size, limited in pairs if limited]
-    assert "storage takes no more checkpoints" in legend(chart)
+    assert "limited by storage bandwidth" in legend(chart)
 
 
 def test_a_run_that_never_fails_has_no_time_between_interruptions():

@@ -62,7 +62,7 @@ def test_a_map_of_nothing_says_so():
         Cell(tensor_par=1, pipeline_par=2),
     ]
     chart = heatmap(Heatmap("none", "sample_rate", cells))
-    assert legend(chart) == ["no execution can run (memory that is missing)"]
+    assert legend(chart) == ["no execution can run (missing memory)"]
     assert marks(chart.panels[0], Cells) == []
 
 

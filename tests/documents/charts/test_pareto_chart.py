@@ -80,7 +80,7 @@ def test_an_axis_is_logarithmic_if_the_front_has_a_wide_range(ratio, scale):
     assert panel.y.text == "Iteration time (ms)"
     assert panel.x.scale == "log"  # with the best of all
     assert plans_chart("", "", names, front=front, splits=far).panels[0].x.scale == scale
-    assert legend(chart) == ["each split", "unbeaten", "best"]
+    assert legend(chart) == ["each split", "Pareto-optimal", "best"]
     splits = panel.marks[0]
     assert (splits.words, splits.links, splits.keys) == (["far"], ["/?far"], ["1.1"])
 

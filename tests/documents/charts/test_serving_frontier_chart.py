@@ -46,7 +46,7 @@ def test_ends_have_a_mark_and_a_label(frontier):
 
 
 def test_a_curve_without_points_has_its_reason(frontier):
-    none = {"system": "x", "points": [], "none": "none has room"}
+    none = {"system": "x", "points": [], "none": "none fits in memory"}
     document = frontier | {"curves": [*frontier["curves"], none]}
-    assert "x: none has room" in legend(serving_frontier(document))
-    assert "x: none has room." in drawn(serving_frontier_page(document))
+    assert "x: none fits in memory" in legend(serving_frontier(document))
+    assert "x: none fits in memory." in drawn(serving_frontier_page(document))

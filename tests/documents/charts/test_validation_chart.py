@@ -16,7 +16,7 @@ PAIRS = Pairs("study", "time", "s", [0.05, 2.0], [0.06, 1.8], SCORE)
 def test_points_are_measured_and_predicted():
     chart = validation_chart([PAIRS] * 6, "corrected")
     assert_in_sight(chart)
-    assert chart.heading == ["Predicted against measured", "edition corrected"]
+    assert chart.heading == ["Predicted and measured", "edition corrected"]
     assert [len(row) for row in chart.rows] == [4, 2]
     assert legend(chart) == ["within 10 %", "predicted = measured", "an execution"]
     panel = chart.panels[0]
@@ -64,4 +64,4 @@ def test_few_named_rows_are_drawn_one_below_the_other():
     assert_in_sight(longer)
     assert longer.panels[0].x.text == "Time (s)"
     alone = replace(pairs, measured=[1.0], estimated=[1.2], labels=["one"])
-    assert validation_chart([alone]).title == "Predicted against measured"
+    assert validation_chart([alone]).title == "Predicted and measured"

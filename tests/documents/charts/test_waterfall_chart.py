@@ -11,7 +11,7 @@ from calculon.documents.charts.waterfall_chart import (
     change_waterfall,
     waterfall,
 )
-from calculon.documents.waterfalls import falls
+from calculon.documents.waterfalls import labelled_waterfalls
 from calculon.render.chart import Bars, Notes, Rule
 from calculon.render.digits import Digits
 from tests.documents.charts.reading import assert_in_sight, ends, marks, tick_texts
@@ -22,7 +22,7 @@ BEST = "best=llama3-8B,llama3-8B_h100x64,h100_80g_sxm"
 
 def test_bars_lead_from_one_time_to_the_other():
     mine, best = read_results([MINE, BEST])
-    (data,) = falls([mine, best])
+    (data,) = labelled_waterfalls([mine, best])
     chart = waterfall([data])
     assert_in_sight(chart)
     times, memory = chart.panels
@@ -64,7 +64,7 @@ def test_times_that_differ_by_less_than_a_fifth_do_not_start_at_0(after, start, 
     assert_in_sight(chart)
     times, _ = chart.panels
     assert times.x.limits[0] == pytest.approx(start)
-    assert times.x.text == f"Time of a sample (s{', not from 0' if start else ''})"
+    assert times.x.text == f"Time per sample (s{', not from 0' if start else ''})"
     (bars,) = marks(times, Bars)
     assert bars.color[1] == color
     assert sorted([10, after]) == pytest.approx(ends(bars)[1])

@@ -53,14 +53,14 @@ def test_the_key_figures_of_ones_own_plan_are_those_of_the_command():
     mine = command().partition("Mine: ")[2]
     shown = words(made("figures", replace(OWN, tokens="15T")))
     time = re.search(r"Time per iteration ([\d.]+ s) 90 %: ([\d.]+ to [\d.]+ s)", shown)
-    assert f"{time[1]} ({time[2]}) a step" in mine.replace(" s to ", " to ")
+    assert f"{time[1]} ({time[2]}) per step" in mine.replace(" s to ", " to ")
     for pattern, text in {
         r"MFU, causal (\d+ %)": "MFU {}",
         r"Risk of running out of memory (<?\d+ %)": "risk of running out {}",
         r"([\d.]+ GiB) of [\d.]+ GiB usable": "{}",
-        r"Tokens/s per processor ([\d,]+)": "{} tokens/s each",
+        r"Tokens/s per processor ([\d,]+)": "{} tokens/s per processor",
         r"Days for 15 T tokens ([\d,]+)": "{} days for 15 T tokens",
-        r"Against the best (\+\d+ %)": "{} against the best",
+        r"Against the best (\+\d+ %)": "{} compared with the best",
     }.items():
         assert text.format(re.search(pattern, shown)[1]) in mine
     split = re.match(r".*?(?= Risk of running out)", shown)[0]
