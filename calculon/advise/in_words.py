@@ -64,7 +64,7 @@ def change_in_words(
         >>> change_in_words(one, {**one, "zero_stage": "fsdp"}, ["zero_stage"])
         'ZeRO-1 -> FSDP'
         >>> change_in_words({**one, "seq_length": 4096}, one, ["seq_length"])
-        "sequences of 4,096 -> the model's own"
+        "sequences of 4,096 -> the model's length"
     """
     listed = [name for name in _SIZES if name in names]
     if before["data_par"] != after["data_par"] and "data_par" not in listed:

@@ -98,7 +98,7 @@ class ServingFigures:
     capacity_rate: RequestsPerSecond = stat("largest request rate of all replicas")
     concurrency: Count = stat("mean number of sequences that a replica generates concurrently")
     max_concurrency: Count = stat(
-        "largest number of sequences of a replica, by memory or max_batch"
+        "largest number of sequences of a replica, by memory and the largest batch"
     )
     max_context: Tokens = stat("longest sequence that fits alone")
     even_context: Tokens = stat(

@@ -8,8 +8,8 @@ ONE = inputs.execution("llama3-8B_h100x64").to_dict()
 
 def test_fields_that_are_not_stated_say_what_they_mean():
     long = {**ONE, "seq_length": 8192}
-    assert change_in_words(long, ONE, ["seq_length"]) == "sequences of 8,192 -> the model's own"
-    assert change_in_words(ONE, long, ["seq_length"]) == "sequences of the model's own -> 8,192"
+    assert change_in_words(long, ONE, ["seq_length"]) == "sequences of 8,192 -> the model's length"
+    assert change_in_words(ONE, long, ["seq_length"]) == "sequences of the model's length -> 8,192"
     whole = {**ONE, "expert_tensor_par": 1}
     assert change_in_words(whole, ONE, ["expert_tensor_par"]) == "ETP 1 -> as TP"
 

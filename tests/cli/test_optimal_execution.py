@@ -210,7 +210,7 @@ def test_says_what_would_do_on_the_most_processors_where_nothing_fits(run, tmp_p
     assert (result.code, Path("best.json").exists()) == (1, False)
     assert "tier-1 memory is too small" in result.out
     _, said = result.out.split("On 4 processors:\n")
-    assert said.startswith("Nearest to fitting: TP 4, microbatch 1")
+    assert said.startswith("Nearest miss: TP 4, microbatch 1")
     words = " ".join(said.split())
     for text in ("GiB of tier-1 memory per processor:", "processors with 48 GB of memory:"):
         assert text in words

@@ -292,8 +292,8 @@ def test_a_set_is_held_in_one_order_however_it_is_written(written, held):
     [
         ("moe+moe_act", "leave out moe_act: part of moe"),
         (["shared_experts", "moe"], "leave out shared_experts: part of moe"),
-        ("norm+ops", "ops stands alone"),
-        ("activation+moe", "activation stands alone"),
+        ("norm+ops", "ops cannot be combined with others"),
+        ("activation+moe", "activation cannot be combined with others"),
         ("mla_upproj", "did you mean 'mla_up_proj'?"),
         ("norm+norm", ""),
         (3, ""),

@@ -277,7 +277,7 @@ class OperatorFields(PublishedFields):
         adds="sequence lengths other than that in the model file",
         samples=(64, 1024),
         of="question",
-        words={0: "as in the model"},
+        words={0: "the model's length"},
     )
     tp_impl: str = declare(
         "tensor parallelism: megatron, column-split then row-split products; allgather, every product split by columns "
