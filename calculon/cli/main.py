@@ -36,7 +36,7 @@ GROUPS = {
         Command("explore", "plans, searches and machines in a browser"),
         Command("estimate", "time, memory and efficiency of one plan"),
         Command("search", "the best plans for numbers of processors"),
-        Command("serve", "a deployment that serves a model: latency, rate, price"),
+        Command("serve", "latency, rate and price of a deployment (best: serve-optimal)"),
     ),
     "Understand": (
         Command("explain", "what takes the time, or why a plan cannot run", ("why",), "why"),

@@ -1,6 +1,7 @@
 """Options of serving commands: the workload, and the model, deployment and system."""
 
 import argparse
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -109,8 +110,21 @@ def specs_of(arguments: argparse.Namespace) -> list[str]:
     return specs
 
 
+_LONG_LIMITS = {"ttft": 60, "tpot": 5}
+"""Limits in seconds from which a plain number was probably meant in milliseconds."""
+
+
+def note_long_limits(arguments: argparse.Namespace) -> None:
+    """Say that a large limit without a unit is in seconds."""
+    for name, seconds in _LONG_LIMITS.items():
+        text = getattr(arguments, name, None)
+        if text and re.fullmatch(r"\d+", text) and int(text) >= seconds:
+            tell(f"calculon: note: --{name} {text} is in seconds; write {text}ms for milliseconds")
+
+
 def asked_served(arguments: argparse.Namespace) -> "Served":
     """Return the deployment described by the arguments of :func:`add_deployment`."""
+    note_long_limits(arguments)
     return served(arguments, arguments.model, arguments.deployment, arguments.system)
 
 

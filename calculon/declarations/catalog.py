@@ -123,6 +123,9 @@ def find(kind: str, source: str) -> str:
         hint = _swapped(kind, others[0])
     elif kind == "deployment" and _NUMBER.fullmatch(source):
         found, hint = "a number", "a processor count is a whole number of at least 1, such as 8"
+    elif kind == "execution" and _NUMBER.fullmatch(source):
+        found = "a number"
+        hint = "calculon plan finds a plan for a number of processors; or write one: tp=4 dp=16"
     elif kind == "system" and (one := _COUNTED.fullmatch(source.strip())):
         inside = meaning(kind, one["before"] or one["after"], known)
         word = f"system: {inside.names[0]}; " if len(inside.names) == 1 else ""

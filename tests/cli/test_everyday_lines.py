@@ -92,6 +92,7 @@ HINTS = {
     "plan llama-3.1-8b 64 h100 --micro-batch-size 2": "--fix mbs=N",
     "serve llama-3.1-8b 2 h100 --osl 200": "tokens as --output",
     "plan llama-3.1-8b 1 rtx4090 --lora 16": "LoRA is not modelled",
+    "estimate llama-3.1-8b 64 h100": "calculon plan finds a plan",
     "estimate llama-3.1-8b 'tp=4 foo=3' h100": "one of tp, pp, dp, ",
     "estimate llama-3.1-8b 'tp=4 procs=8-32' h100": "one number of processors",
     "plan llama-3.1-8b 64 h100 --dtype fp8 --preset torchtitan": "dtype fp8-tensorwise",
@@ -121,6 +122,12 @@ def test_it_says_what_to_type(run, line):
     result = run(*shlex.split(line))
     assert result.code == 2
     assert HINTS[line] in result.err
+
+
+def test_limits_without_a_unit_that_are_long_are_noted_as_seconds(run):
+    words = ("serve", "llama-3.1-8b", "1", "h100", "--prompt", "1k", "--output", "200", "--tpot")
+    assert "--tpot 50 is in seconds; write 50ms" in run(*words, "50").err
+    assert run(*words, "50ms").err == run(*words, "4").err == ""
 
 
 def parser(*options, places=("model", "num_procs", "system")):
