@@ -6,14 +6,10 @@ from typing import Any
 from calculon import inputs
 from calculon.declarations.execution import Execution
 from calculon.declarations.model import Model
-from calculon.declarations.short_names import QUESTION_WORDS, field_name
-from calculon.declarations.spellings import precision, processor_counts, sequence_length
-from calculon.declarations.spellings.plan_pairs import is_plan, plan_fields
-from calculon.declarations.usual_batch import asked_batch
+from calculon.declarations.short_names import field_name
+from calculon.declarations.spellings.plan_pairs import ASKED, fields_of_words, is_plan, plan_fields
 from calculon.plan.columns import field_of
 from calculon.plan.plan import NAMES
-
-_QUESTION = tuple(QUESTION_WORDS.values())
 
 
 def with_plan_words(call: str, source: Any, words: Mapping[str, Any], model: Model) -> Any:
@@ -31,13 +27,13 @@ def with_plan_words(call: str, source: Any, words: Mapping[str, Any], model: Mod
     if not words:
         return source
     texts = {name: _text(name, value) for name, value in words.items()}
-    asked = {name: text for name, text in texts.items() if name in _QUESTION}
-    fields = plan_fields({n: t for n, t in texts.items() if n not in asked}, call, _QUESTION)
+    asked = {name: text for name, text in texts.items() if name in ASKED}
+    fields = plan_fields({n: t for n, t in texts.items() if n not in asked}, call, ASKED)
     if source is None or is_plan(source):
         pairs = (f"{name}={text}" for name, text in texts.items())
         return " ".join((*([] if source is None else [source]), *pairs))
     base = source.to_dict() if isinstance(source, Execution) else source
-    return inputs.Changed.of(base, {**_fields_asked(asked, base, model), **fields})
+    return inputs.Changed.of(base, {**_fields_asked(call, asked, base, model), **fields})
 
 
 def _text(name: str, value: Any) -> str:
@@ -46,19 +42,9 @@ def _text(name: str, value: Any) -> str:
     return str(field_of(field).declaration.plain(value) if field in NAMES else value)
 
 
-def _fields_asked(asked: Mapping[str, str], source: Any, model: Model) -> dict[str, Any]:
-    """Return fields of an execution that are stated as options of ``calculon plan`` state them."""
-    found: dict[str, Any] = {}
-    if "preset" in asked:
-        found["preset"] = asked["preset"]
-    if "procs" in asked:
-        found["num_procs"] = processor_counts(asked["procs"], "procs")[0]
-    if "dtype" in asked:
-        found |= precision(asked["dtype"])
-    if "seq" in asked:
-        found["seq_length"] = sequence_length(asked["seq"])
+def _fields_asked(call: str, asked: Mapping[str, str], source: Any, model: Model) -> dict[str, Any]:
+    """Return the execution fields of words such as ``batch``, which counts in sequences of the execution's length."""
+    length = 0  # without a batch only a stated length matters, and the source need not be read
     if "batch" in asked:
-        stated = inputs.stated_execution(source)[0]
-        length = found.get("seq_length") or stated.get("seq_length") or model.seq_size
-        found["batch_size"] = asked_batch(asked["batch"], 1, int(length))
-    return found
+        length = inputs.stated_execution(source)[0].get("seq_length") or model.seq_size
+    return fields_of_words(asked, int(length), call)

@@ -346,17 +346,8 @@ def _serving(state: State, answers: Answers) -> Iterator[Equivalent]:
     count, changes = counts(state, load), _changes(state)
     named = [f"{name}={value!r}" for name, value in asked.items()]
     machine, words = _machine(state, system), [f"fix={held!r}"] if held else []
-    call = ", ".join(
-        [
-            repr(model),
-            repr(count),
-            machine,
-            repr(state.option("workload")),
-            f"top={TOP}",
-            *words,
-            *named,
-        ]
-    )
+    load_name = repr(state.option("workload"))
+    call = ", ".join((repr(model), repr(count), machine, load_name, f"top={TOP}", *words, *named))
     yield Equivalent(
         title="The best deployments",
         argv=("serve-optimal", model, count, system, *options, *fix, "-t", str(TOP), *changes),
@@ -369,16 +360,8 @@ def _serving(state: State, answers: Answers) -> Iterator[Equivalent]:
     own = stated_deployment(served.deployment)
     sets = [part for one in own.items() for part in ("--set", _of_deployment(*one))]
     procs = served.deployment.num_procs
-    call = ", ".join(
-        [
-            repr(model),
-            str(procs),
-            machine,
-            repr(state.option("workload")),
-            f"changes={own!r}",
-            *named,
-        ]
-    )
+    changed = f"changes={own!r}"
+    call = ", ".join((repr(model), str(procs), machine, load_name, changed, *named))
     yield Equivalent(
         title="This deployment in full",
         argv=("serve", model, str(procs), system, *options, *sets, *changes, "-v"),
