@@ -28,7 +28,7 @@ from calculon.base.units import (
     Seconds,
 )
 from calculon.cost.axis_overlap import ExpertTimes, exchange_rows, ring_hidden
-from calculon.cost.launches import bounded_by_launches, host_times
+from calculon.cost.launches import bounded_by_launches, busy_times, host_times, late_times
 from calculon.cost.layer_cost import (
     LayerCost,
     LayerTable,
@@ -220,12 +220,26 @@ class BlockLayout:
         sum of its kernels. If the host waits for each kernel instead (``blocking``), both times add up. Source:
         PyTorch, *CUDA semantics*, asynchronous execution.
         """
-        return self.table.launches() * self.launch if is_nonzero(self.launch) else None
+        launch, mode = self.system.ext.launch, self.launched
+        figures = (launch.eager, launch.graph) if mode == "graph_parts" else (launch.host(mode),)
+        return self.table.launching(launch, mode) if any(map(is_nonzero, figures)) else None
+
+    @property
+    def launched(self) -> str | None:
+        """Kernel launch mode, as of :attr:`LayoutChoice.launched`; no compiled program exchanges rows of experts."""
+        mode = self.choice.launched
+        exchanges = self.choice.launch_mode == "auto" and self.table.awaited > 0
+        return "eager" if exchanges and mode == "compile" else mode
 
     @property
     def launch(self) -> float:
         """Time in which the host launches a kernel; 0 if the device never waits for the host."""
-        return self.system.ext.launch.host(self.choice.launched)
+        return self.system.ext.launch.host(self.launched)
+
+    @property
+    def waits(self) -> bool:
+        """True if the host waits for the row counts of experts."""
+        return self.choice.waits_for_counts and self.table.awaited > 0
 
     @cached_property
     def tensors(self) -> Count:
@@ -363,19 +377,11 @@ def block_cost(layout: BlockLayout, choice: BlockChoice) -> BlockCost:
     axis_time = _axis_time(cost, choice)
     axis_exposed, paired = _axis_exposed(layout, cost, recomputed, choice, axis_time)
     further = axis_exposed[:, :, KINDS.index("base")].sum(axis=0)  # by pass
-    again = _recompute(layout, cost, recomputed, choice, _exposed(collectives, further)[2])
-    if layout.host is not None:
-        added = layout.tensors * layout.launch if choice.adds_gradients else 0.0
-        repeats = choice.training and recomputed.any() and not layout.choice.blocking
-        host = host_times(layout.host, added, recomputed > 0 if repeats else None)
-        if layout.choice.blocking:
-            processing = processing + host
-        else:
-            exposed = _exposed(collectives, further)
-            processing = bounded_by_launches(processing, host, again.time, exposed)
-            if choice.pairs_passes:  # a pair takes at least the launches of both passes
-                busy = processing.sum(axis=0) + again.time + exposed.sum(axis=0)
-                paired = np.minimum(paired, np.maximum(0.0, busy - host.sum(axis=0)))
+    exposed = _exposed(collectives, further)
+    again = _recompute(layout, cost, recomputed, choice, exposed[2])
+    processing, paired = _with_host(
+        layout, cost, choice, processing, recomputed, again.time, exposed, paired
+    )
     trained, none = float(choice.training), layout.none
     narrow = layout.shape.recipe is not None
     stored, copies = storage(table, choice, none, edition, narrow=narrow)
@@ -412,6 +418,41 @@ def block_cost(layout: BlockLayout, choice: BlockChoice) -> BlockCost:
         matrix_peak=none + system.product_engine(choice.layout.matmul_type).peak,
         matrix_flops=_matrix_flops(layout, recomputed, choice) if edition.counts_flops else none,
     )
+
+
+def _with_host(
+    layout: BlockLayout,
+    cost: LayerCost,
+    choice: BlockChoice,
+    processing: Seconds,
+    recomputed: Array,
+    again: Seconds,
+    exposed: Seconds,
+    paired: Seconds,
+) -> tuple[Seconds, Seconds]:
+    """Return the processing times of passes that wait for the host, and what pairs of passes hide nevertheless.
+
+    `again` is the time of recomputation, `exposed` the exposed time of collectives by pass.
+    """
+    if layout.host is None:
+        return processing, paired
+    table, edition = layout.table, layout.edition
+    added = layout.tensors * layout.launch if choice.adds_gradients else 0.0
+    repeats = choice.training and recomputed.any() and not layout.choice.blocking
+    host = host_times(layout.host, added, recomputed > 0 if repeats else None)
+    if layout.choice.blocking:
+        return processing + host, paired
+    bounded = bounded_by_launches(processing, host, again, exposed)
+    if choice.pairs_passes:  # a pair takes at least the launches of both passes
+        busy = bounded.sum(axis=0) + again + exposed.sum(axis=0)
+        return bounded, np.minimum(paired, np.maximum(0.0, busy - host.sum(axis=0)))
+    # Two halves that overlap give the device work while the host waits, as pairs of passes do.
+    if layout.waits and not choice.in_halves:
+        work = busy_times(table, cost, recomputed, choice, edition, layout.sizes, layout.system)
+        late = late_times(table, layout.host, work, recomputed)
+        late[2] -= again - ordered_sum(cost.times.processing[0] * recomputed)
+        bounded = np.maximum(bounded, processing + late)
+    return bounded, paired
 
 
 def _checkpoint(layout: BlockLayout, choice: BlockChoice) -> Bytes:
