@@ -59,7 +59,7 @@ def late_times(table: LayerTable, host: Seconds, busy: Seconds, recomputed: Arra
         host: Times in which the host launches the layers in each phase.
         busy: Times of the layers in each pass, from :func:`busy_times`.
     """
-    first, kernels = table.awaited, table.launches()
+    first, kernels = table.awaited, table.kernels
     late = np.zeros((len(host), host.shape[-1]))
     late[0] = lag(host[0], busy[0], kernels[0], first)
     again = recomputed > 0
@@ -117,10 +117,10 @@ def lag(host: Seconds, busy: Seconds, kernels: Array, first: int) -> Seconds:
         host, busy, kernels (shape (layers, blocks)): Times of launches, of the device, and the number of kernels.
         first: Row of the layer after the wait.
     """
-    host, busy, kernels = (np.roll(one, -first, axis=0) for one in (host, busy, kernels))
-    each = 1 / np.maximum(kernels, 1.0)
-    ahead = host.cumsum(axis=0) - busy.cumsum(axis=0) + busy
-    before_first = (1 - each) * host
-    before_last = (1 - each) * busy
-    waiting: Seconds = (ahead - np.minimum(before_first, before_last)).max(axis=0)
+    host, busy, kernels = (
+        np.concatenate([one[first:], one[:first]]) for one in (host, busy, kernels)
+    )
+    others = 1 - 1 / np.maximum(kernels, 1.0)
+    ahead = (host - busy).cumsum(axis=0) + busy
+    waiting: Seconds = (ahead - others * np.minimum(host, busy)).max(axis=0)
     return waiting

@@ -185,12 +185,17 @@ class LayerTable:
         """Number of kernels of each launch, which the host makes in a loop: shape (layers, blocks)."""
         return self._filled("loop")
 
-    @property
+    @cached_property
+    def kernels(self) -> Array:
+        """Result of :meth:`launches`, for tables that several block choices share."""
+        return self.launches()
+
+    @cached_property
     def awaited(self) -> int:
         """Row of the first layer whose shape depends on the routing to experts; 0 without experts."""
         return next((i for i, layer in enumerate(self.layers) if layer.routed), 0)
 
-    @property
+    @cached_property
     def copied_rows(self) -> list[int]:
         """Rows of the layers that copy tokens to the rows of experts, or back."""
         rows = self.kinds.get("routing", ())
