@@ -195,14 +195,14 @@ def why(
     return _improved(found, search, near)
 
 
-def _improved(found: Why, search: FixSearch, near: Neighborhood) -> Why:
+def _improved(analysis: Why, search: FixSearch, near: Neighborhood) -> Why:
     """Return the analysis of an execution that runs: estimate, better changes, and ablations."""
-    now = estimate(found.model, found.execution, found.system)
+    now = estimate(analysis.model, analysis.execution, analysis.system)
     step = now.stats["total_time"] or 0.0
     return replace(
-        found,
+        analysis,
         estimate=now,
-        better=_compared(search.faster(step), step / found.execution.batch_size),
+        better=_compared(search.faster(step), step / analysis.execution.batch_size),
         contributions=ablations(near),
     )
 

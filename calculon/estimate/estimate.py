@@ -339,7 +339,7 @@ def estimate(
     return _estimated(asked, Request(shape, machine, asked.execution), layers)
 
 
-def _estimated(asked: inputs.ResolvedExecution, one: Request, layers: object) -> Estimate:
+def _estimated(resolved: inputs.ResolvedExecution, one: Request, layers: object) -> Estimate:
     """Return the estimate of an execution that was asked for; errors as of :func:`estimate`."""
     plan, edition = Plan.of(one.execution), EDITIONS[one.execution.edition]
     listed = inputs.switch(layers, "layers", "estimate")
@@ -358,18 +358,18 @@ def _estimated(asked: inputs.ResolvedExecution, one: Request, layers: object) ->
         edition=edition.name,
         stats=only_values(batch.stats),
         layers=breakdown(one.model, one.system, one.execution, edition) if listed else None,
-        preset=asked.preset,
-        origin=asked.origin,
+        preset=resolved.preset,
+        origin=resolved.origin,
     )
 
 
-def _warn_of_length(asked: inputs.ResolvedExecution, model: Model) -> None:
+def _warn_of_length(resolved: inputs.ResolvedExecution, model: Model) -> None:
     """Warn if the sequence length was set in the model, but the execution states another one."""
-    length = asked.execution.seq_length
+    length = resolved.execution.seq_length
     chosen = model.origin is not None and "seq_size" in model.origin.changes
-    if chosen and asked.origin is not None and length not in (0, model.seq_size):
+    if chosen and resolved.origin is not None and length not in (0, model.seq_size):
         text = (
-            f"{asked.place}: seq_length {length:,} is used, not the seq_size {model.seq_size:,} that was set for the "
-            "model; set seq_length instead"
+            f"{resolved.place}: seq_length {length:,} is used, not the seq_size {model.seq_size:,} that was set for "
+            "the model; set seq_length instead"
         )
         warnings.warn(text, SpecWarning, stacklevel=4)

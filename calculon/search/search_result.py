@@ -134,13 +134,13 @@ class SearchResult(Tabular):
         """All statistics of the executions."""
         space = self.space  # its edition is needed, because an empty table has none
         table = evaluate(space.model, self.plan, space.system, edition=space.edition)
-        found = with_figures(space.runs, table)
+        result = with_figures(space.runs, table)
         # Search and evaluation share every formula: unequal results would mean wrong numbers of executions.
         for objective, scores in zip(self.objectives, self.scores, strict=True):
-            again = found[objective.statistic.name]
+            again = result[objective.statistic.name]
             if not np.array_equal(again, objective.value(scores), equal_nan=True):
                 raise AssertionError(f"search and evaluation differ in {objective.statistic.name}")
-        return found
+        return result
 
     @cached_property
     def bounds(self) -> dict[str, Array]:

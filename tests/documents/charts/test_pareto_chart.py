@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from calculon.base.units import GIB
-from calculon.cli.plot_curves import asked_front as asked
+from calculon.cli.plot_curves import requested_pareto as asked
 from calculon.documents.charts.pareto_chart import (
     Pareto,
     PlanPoint,
