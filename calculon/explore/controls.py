@@ -18,6 +18,7 @@ from calculon.explore.control import Control
 from calculon.explore.labels import change_words, label, value_words
 from calculon.explore.machine.machine_controls import unlike_file
 from calculon.explore.page_state import ASKED, CHANGED, MACHINE, State, value_text
+from calculon.explore.plain_words import unbroken
 from calculon.explore.plan_choices import LAYOUT, SIZES, STATED, Choice, Choices
 from calculon.explore.serving.served_words import DEPLOYMENT, REQUESTS
 from calculon.explore.serving.serving_controls import adjusted_deployment, serving_controls
@@ -56,7 +57,7 @@ def controls(
         "controls.html",
         state=state,
         question=question,
-        words=_question_words(question),
+        words={name: unbroken(text) for name, text in _question_words(question).items()},
         models=answers.allowed.names(MODEL),
         systems=answers.allowed.names(SYSTEM),
         presets=answers.allowed.presets,

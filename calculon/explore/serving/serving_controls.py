@@ -112,7 +112,7 @@ def _choice(
     """Return the control of a deployment field: the best value unless one is stated."""
     stated = state.option(word)
     found = None if best is None else getattr(best, one.name)
-    usual = "best" if found is None else f"{value_words(one.key, found)} (best)"
+    usual = "best" if stated or found is None else value_words(one.key, found)
     if one.declaration.choices:
         usual = value_words(one.key, one.default)
         values = tuple(value for value in values if value != one.default)
@@ -141,6 +141,7 @@ def _choice(
             ),
         ),
         follows=not stated,
+        best=not one.declaration.choices,
         less=adjacent(-1),
         more=adjacent(1),
     )
