@@ -229,7 +229,9 @@ def _laws(about: Mapping[str, Any], links: Mapping[str, Any]) -> dict[str, str]:
     for paths, text in stated:
         law = _LAWS.match(paths)
         if law and _MEASURED.search(text):
-            short = re.sub(r"(: |\(| of )?systems/measured.*", "", text.partition(", by what")[0])
+            short = re.sub(
+                r"(: |\(| of |, )?systems/measured.*", "", text.partition(", using the")[0]
+            )
             short = short.strip()
             short = f"{short} measured collectives" if short == "fitted to" else short
             found.setdefault(law[1], {})[short] = None
