@@ -28,7 +28,7 @@ from calculon.declarations.paths import no_path, steps_of
 from calculon.declarations.presets import COMMON, Preset, causes, filled, find_preset, usual_preset
 from calculon.declarations.result_selection import FURTHER_COLUMNS, TABLE
 from calculon.declarations.run_figures import RUN_FIGURES
-from calculon.declarations.spellings.plan_pairs import is_plan, whole_plan
+from calculon.declarations.spellings.plan_pairs import is_plan, is_worded, pairs_of, whole_plan
 from calculon.declarations.statistics import CorrectedStats
 from calculon.hardware.system import System
 
@@ -166,13 +166,13 @@ def asked_execution(
 
 
 def in_fields(source: Any, model: Model | None, system: System | None) -> Any:
-    """Return a plan in pairs as a mapping of fields; return any other source unchanged."""
+    """Return a plan in pairs, or a mapping with words of plans, as a mapping of fields; any other source unchanged."""
     if isinstance(source, Changed):
         return replace(source, source=in_fields(source.source, model, system))
-    if model is None or not is_plan(source):
+    if model is None or not (is_plan(source) or is_worded(source)):
         return source
     family = "" if system is None else system.provenance.family
-    return whole_plan(source, model.seq_size, partial(usual_preset, family, model=model))
+    return whole_plan(pairs_of(source), model.seq_size, partial(usual_preset, family, model=model))
 
 
 STAND_INS: Mapping[str, Any] = dict.fromkeys((*STATED_DEGREES, "batch_size"), 1)

@@ -307,7 +307,7 @@ def estimate(
     Args:
         model, execution, system: A catalog name, the path of a file (``best.json#2`` of results), a mapping (also a row
             of a frame), or a record; an execution also in words, with options of :func:`calculon.plan` and short names:
-            ``"tp=4 pp=2"`` on 8 processors, ``"tp=4 procs=64 batch=4M dtype=fp8"``.
+            ``"tp=4 pp=2"`` or ``{"tp": 4, "pp": 2}`` on 8 processors, ``"tp=4 procs=64 batch=4M dtype=fp8"``.
         layers: True to list the cost of every layer.
         **words: Values of the execution in the words of plans, instead of its own: ``tp=4``, ``batch="4M"``. They may
             be the whole plan: ``estimate("llama-3-8b", "h100", tp=4)``.

@@ -31,7 +31,8 @@ from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.plan.choices import grouped
 from calculon.plan.columns import Selected
-from calculon.plan.plan import NAMES, PUBLISHED_NAMES, Executions, Plan, read_plan
+from calculon.plan.plan import NAMES, PUBLISHED_NAMES, Executions, Plan
+from calculon.plan.read_plan import read_plan
 from calculon.plan.rules.all_rules import REASONS, check
 from calculon.plan.schedule import Schedule
 
@@ -195,13 +196,18 @@ def evaluate(
         model, system: As in :func:`calculon.estimate`; a column of machines has one machine per row.
         plan: The executions: a table, or one plan as in :func:`calculon.estimate`. Rows that would be an error alone
             are marked with their reason and contain not-a-number. Other columns of result tables in a DataFrame (such
-            as statistics) are ignored. In edition ``corrected`` degrees and batch are enough: a preset fills in the
-            rest, as in a file.
+            as statistics) are ignored. Degrees and batch are enough: the default preset of each row fills in the rest.
+            Columns may also have the words of plans: ``{"tp": [1, 2], "dp": [8, 4], "batch": "4M"}``.
         edition: Edition of the cost model, or its name, for all rows; by default the edition of each row.
 
     Raises:
-        SpecError: For a malformed model or system, and for a missing or unknown field or column; never for the value of
-            a row.
+        SpecError: For a malformed model or system, for a missing or unknown field or column, and for a value in words
+            that cannot be read; never for the value of a field.
+
+    Examples:
+        >>> table = evaluate("llama-3-8b", {"tp": [1, 2], "dp": [8, 4]}, "h100")
+        >>> table.plan.num_procs.tolist(), set(table.column("preset").tolist())
+        ([8, 8], {'torchtitan'})
     """
     model, system = inputs.model(model), inputs.system(system)
     known = None if edition is None else find_edition(edition).name
