@@ -7,12 +7,15 @@ somebody looks, so that an estimate loads neither pages nor pictures.
 import math
 from collections.abc import Iterable, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
     from plotly.graph_objects import Figure as InteractiveFigure
+
+Shares = TypeVar("Shares")
+"""Shares of 1: a number (None if unknown) for one plan, an array for several."""
 
 PAGES = "calculon.documents.result_pages"
 """Module that shows results as pages."""
@@ -55,6 +58,26 @@ class Tabular(Displayed):
         """
         frame: pd.DataFrame = import_module(FRAMES).frame_of(self)
         return frame
+
+
+class WithMfu(Tabular, Generic[Shares]):
+    """Result with the model FLOP utilisation of a plan, or of several."""
+
+    __slots__ = ()
+
+    @property
+    def mfu(self) -> Shares:
+        """Statistic ``mfu``: model FLOP utilisation with full attention, a share of 1; unknown in edition ``sc23``."""
+        return self._statistic("mfu")
+
+    @property
+    def mfu_causal(self) -> Shares:
+        """Statistic ``mfu_causal``: model FLOP utilisation without masked keys, a share of 1, as ``MFU, causal``."""
+        return self._statistic("mfu_causal")
+
+    def _statistic(self, name: str) -> Shares:
+        """Return a statistic of the plan, or of each plan."""
+        raise NotImplementedError
 
 
 def columns_of(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, overload
 import numpy as np
 
 from calculon import inputs
-from calculon.base.display import Tabular, draw_result
+from calculon.base.display import WithMfu, draw_result
 from calculon.base.errors import nearest
 from calculon.base.frozen import dataclass
 from calculon.base.records import columns, gather
@@ -21,7 +21,7 @@ from calculon.cost.block_tables import block_tables
 from calculon.declarations.model import Model
 from calculon.declarations.named_values import CORRECTED
 from calculon.declarations.scope_choices import BatchChoice
-from calculon.declarations.statistics import MFU, CorrectedStats, Stats
+from calculon.declarations.statistics import CorrectedStats, Stats
 from calculon.editions import EDITIONS, SC23, find_edition
 from calculon.editions.edition import Edition
 from calculon.estimate.argument_order import takes_either_order
@@ -45,7 +45,7 @@ CHUNK_ROWS = 16_384
 
 
 @dataclass(frozen=True)
-class Evaluation(Tabular):
+class Evaluation(WithMfu[Array]):
     """Statistics of a table of executions.
 
     Attributes:
@@ -124,17 +124,8 @@ class Evaluation(Tabular):
             return self.plan.values(name)
         raise KeyError(self._unknown(name, (*self.names, *NAMES, "reason")))
 
-    @property
-    def mfu(self) -> Array:
-        """Model FLOP utilisation of each row as a fraction, as on pages; not-a-number in edition ``sc23``.
-
-        Masked keys do not count where the attention kernel skips them (``attn_impl: flash``): the statistic
-        ``mfu_causal``; of other kernels it is ``mfu``.
-        """
-        if MFU[0] not in self._values:
-            return np.full(len(self), np.nan)
-        full, causal = (self._values[name] for name in MFU)
-        return np.where(self.plan.is_choice("attn_impl", "flash"), causal, full)
+    def _statistic(self, name: str) -> Array:
+        return self._values[name] if name in self._values else np.full(len(self), np.nan)
 
     def table(self) -> dict[str, Array]:
         """Return a row for each execution: its fields, the ``reason`` if it cannot run, and its statistics."""
