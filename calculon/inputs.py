@@ -15,7 +15,7 @@ from calculon.base.frozen import dataclass
 from calculon.base.records import columns
 from calculon.declarations import catalog
 from calculon.declarations.axes import STATED_DEGREES
-from calculon.declarations.decode import decode
+from calculon.declarations.decode import decode, with_base_hint
 from calculon.declarations.execution import Execution
 from calculon.declarations.fields import Declaration, optional_defaults, shown, spec_fields
 from calculon.declarations.files import STDIN, SUFFIXES, document_suffix
@@ -23,7 +23,7 @@ from calculon.declarations.model import Model
 from calculon.declarations.named_values import CORRECTED
 from calculon.declarations.origin import Origin, digest_of, released_types, titled
 from calculon.declarations.overlay import BASE
-from calculon.declarations.override import override
+from calculon.declarations.override import override, paths_to
 from calculon.declarations.paths import no_path, steps_of
 from calculon.declarations.presets import COMMON, Preset, causes, filled, find_preset, usual_preset
 from calculon.declarations.result_selection import FURTHER_COLUMNS, TABLE
@@ -97,7 +97,10 @@ def system(source: Source | System) -> System:
 def _decoded(argument: str, record: type[Model] | type[System], source: Any) -> Model | System:
     """Return a model or system with its origin."""
     raw, file, origin, _ = _load(argument, record, source)
-    found = decode(record, raw, file, name=titled(origin.name, origin.changes))
+    try:
+        found = decode(record, raw, file, name=titled(origin.name, origin.changes))
+    except SpecError as error:
+        raise (with_base_hint(error, raw) if record is System else error) from None
     object.__setattr__(found, "origin", origin)
     return found
 
@@ -346,7 +349,10 @@ def owner(
         if name in fields[kind]:
             raise SpecError(place, _not_here(path, kind, path, kinds))
     known = [*kinds, *(one for kind in kinds for one in fields[kind])]
-    hint = nearest(name, known) or "see: calculon describe " + kinds[0]
+    nested = [one for kind in kinds if kind in _SPECS for one in paths_to(_SPECS[kind], name)]
+    hint = (
+        f"did you mean '{nested[0]}'?" if nested else nearest(name, known)
+    ) or "see: calculon describe " + kinds[0]
     wanted = f"a field of the {_listed(kinds)}"
     raise SpecError(place, Problem(path, wanted, repr(name), hint))
 
