@@ -20,7 +20,7 @@ from calculon.explore.machine.both_machines import (
     same_plan,
     usable_memory,
 )
-from calculon.explore.machine.knobs import CAPACITY, figure_labels
+from calculon.explore.machine.machine_controls import CAPACITY, figure_labels
 from calculon.explore.machine.machine_view import CHANGED_MACHINE, _misfit
 from calculon.explore.page_state import State
 from calculon.explore.web.page_server import app
@@ -31,7 +31,7 @@ from calculon.search.ranking import Best
 from tests.cases import for_each
 from tests.documents.charts.reading import marks
 from tests.draws import some
-from tests.explore.asking import answers, asked, found, made
+from tests.explore.asking import answers, asked, found, made, words
 
 MODEL, SYSTEM, PROCS = "gpt3-13B", "a100_80g_sxm", 64
 
@@ -140,8 +140,9 @@ def test_the_value_of_the_file_is_no_change():
 def test_what_is_changed_is_said_on_every_other_view(site):
     state = replace(SMALLER, view="plan")
     assert CHANGED_MACHINE.make(replace(state, machine={}), answers()) is None
-    html = found(site, state.query)["main"]
-    assert "Memory capacity 80 GiB → 40 GiB" in html
+    said = CHANGED_MACHINE.make(state, answers())
+    assert "Memory capacity 80 GiB → 40 GiB" in words(said)
+    assert found(site, state.query)["main"].count("part-machine-changed") == 1
 
 
 @for_each("change", ["mem1.GiBB=3", "mem1.GiB=-3", "networks[0].size=2.5", "networks[9].size=2"])
@@ -209,4 +210,4 @@ def test_a_plan_that_cannot_run_has_the_slider_of_its_precision():
     assert answers().plan(state).estimate is None
     told = made("machine", state).html
     kind = answers().question(state).arithmetic["datatype"]
-    assert re.findall(r'<label for="knob-[^>]*>Matrix rate, (\w+)', told) == [kind]
+    assert re.findall(r'<label for="slider-[^>]*>Matrix rate, (\w+)', told) == [kind]
