@@ -15,7 +15,7 @@ from calculon.base.frozen import dataclass
 from calculon.base.records import columns
 from calculon.declarations import catalog
 from calculon.declarations.axes import STATED_DEGREES
-from calculon.declarations.decode import decode, with_base_hint
+from calculon.declarations.decode import decode
 from calculon.declarations.execution import Execution
 from calculon.declarations.fields import Declaration, optional_defaults, shown, spec_fields
 from calculon.declarations.files import STDIN, SUFFIXES, document_suffix
@@ -97,10 +97,7 @@ def system(source: Source | System) -> System:
 def _decoded(argument: str, record: type[Model] | type[System], source: Any) -> Model | System:
     """Return a model or system with its origin."""
     raw, file, origin, _ = _load(argument, record, source)
-    try:
-        found = decode(record, raw, file, name=titled(origin.name, origin.changes))
-    except SpecError as error:
-        raise (with_base_hint(error, raw) if record is System else error) from None
+    found = decode(record, raw, file, name=titled(origin.name, origin.changes))
     object.__setattr__(found, "origin", origin)
     return found
 

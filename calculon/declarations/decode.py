@@ -63,7 +63,7 @@ def decode(cls: type[R], raw: object, file: str, *, place: str = "", **extra: An
         extra = derive(raw) | extra
     record = _record(cls, raw, place, problems, file, extra)
     if problems:
-        raise SpecError(file, problems)
+        raise SpecError(file, _with_base_hint(problems, getattr(cls, "base_hint", "")))
     return cast("R", record)
 
 
@@ -214,13 +214,12 @@ _MANY = 3
 """Number of missing fields from which a file is a few changes of a system rather than a whole one."""
 
 
-def with_base_hint(error: SpecError, raw: object) -> SpecError:
-    """Return the error of a system with one problem, and a hint at ``base``, in place of many missing fields."""
-    missing = [one for one in error.problems if one.found == MISSING]
-    if len(missing) < _MANY or not isinstance(raw, Mapping) or BASE in raw:
-        return error
-    others = [one for one in error.problems if one not in missing]
+def _with_base_hint(problems: list[Problem], hint: str) -> list[Problem]:
+    """Return the problems with one problem, and a hint at ``base``, in place of many missing fields."""
+    missing = [one for one in problems if one.found == MISSING]
+    if not hint or len(missing) < _MANY:
+        return problems
     wanted = "the system that this file changes, or all fields of a system"
-    names = ", ".join(one.field for one in missing)
-    hint = 'a system of the catalog, such as "base": "h100", fills in the rest'
-    return SpecError(error.file, [*others, Problem(BASE, wanted, f"nothing, and no {names}", hint)])
+    found = f"nothing, and no {', '.join(one.field for one in missing)}"
+    others = [one for one in problems if one not in missing]
+    return [*others, Problem(BASE, wanted, found, hint)]
