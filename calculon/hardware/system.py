@@ -50,6 +50,7 @@ class System(Displayed):
     unknown_keys: ClassVar[str] = "warning"
     silent_keys: ClassVar[tuple[str, ...]] = ("about",)
     overlays: ClassVar[bool] = True
+    base_hint: ClassVar[str] = 'a system of the catalog, such as "base": "h100", fills in the rest'
 
     matrix: dict[str, Engine] = declare("matrix engine by datatype", choices=tuple(DATATYPE_BYTES))
     vector: dict[str, Engine] = declare("vector engine by datatype", choices=tuple(DATATYPE_BYTES))
