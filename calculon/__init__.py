@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from calculon.estimate.estimate import Estimate, estimate
     from calculon.estimate.evaluate import Evaluation, evaluate
     from calculon.estimate.what_if import figures, what_if
-    from calculon.explore.web.own_page import ExplorePage, explore
+    from calculon.explore.web.embedded_page import ExplorePage, explore
     from calculon.hardware.system import System
     from calculon.launch.dialect import Launch
     from calculon.plan.plan import Plan
@@ -106,7 +106,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "explore.web.own_page": ("ExplorePage", "explore"),
+    "explore.web.embedded_page": ("ExplorePage", "explore"),
     "documents.compare_and_report": ("compare", "report"),
     "documents.listing": ("catalog", "evidence", "validate"),
     "documents.comparison": ("Comparison",),

@@ -124,13 +124,13 @@ def execution(
             preset is ``common``.
         model: Model that it runs: a plan in pairs (``"tp=4 pp=2"``) needs its sequence length.
     """
-    return asked_execution(
+    return resolve_execution(
         source, edition=edition, preset=preset, changes=changes, system=system, model=model
     ).execution
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ResolvedExecution:
     """Execution as requested.
 
     Attributes:
@@ -151,7 +151,7 @@ class Asked:
         return "" if self.origin is None else self.origin.source or self.origin.name
 
 
-def asked_execution(
+def resolve_execution(
     source: Source | Execution,
     *,
     edition: str | None = None,
@@ -159,10 +159,10 @@ def asked_execution(
     changes: Mapping[str, Any] | None = None,
     system: System | None = None,
     model: Model | None = None,
-) -> Asked:
+) -> ResolvedExecution:
     """Return an execution, the preset that completed it, and its origin; arguments as in :func:`execution`."""
     fields = in_fields(source, model, system)
-    return _asked(fields, edition, preset, changes, model=model, system=system)
+    return _resolve(fields, edition, preset, changes, model=model, system=system)
 
 
 def in_fields(source: Any, model: Model | None, system: System | None) -> Any:
@@ -190,7 +190,7 @@ class Readable:
         left_out: ``data_par`` if it is missing and the other degrees do not divide the number of processors.
     """
 
-    asked: Asked
+    resolved: ResolvedExecution
     problems: tuple[Problem, ...] = ()
     unread: Mapping[str, Any] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
@@ -211,7 +211,7 @@ def readable_execution(
     """
     source = in_fields(source, model, system)
     try:
-        return Readable(_asked(source, edition, preset, model=model, system=system))
+        return Readable(_resolve(source, edition, preset, model=model, system=system))
     except SpecError as error:
         if isinstance(source, Execution):
             raise
@@ -229,21 +229,23 @@ def _readable(
     preset: str | None,
     error: SpecError,
     system: System | None,
-) -> tuple[Asked, tuple[str, ...]]:
+) -> tuple[ResolvedExecution, tuple[str, ...]]:
     """Return an execution without the fields of an error, and the fields that nobody stated."""
     names = [one.field for one in error.problems]
     rest = [name for name in names if name != "num_procs"]
     # The first attempt that decodes keeps most: the stated processors, then exact before rounded replicas.
     for unread, replicas in ((rest, False), (rest, True), (names, False), (names, True)):
         try:
-            found = _asked(source, edition, preset, unread=unread, replicas=replicas, system=system)
+            found = _resolve(
+                source, edition, preset, unread=unread, replicas=replicas, system=system
+            )
         except SpecError:
             continue
         return found, ("data_par",) if replicas else ()
     raise error from None
 
 
-def _asked(
+def _resolve(
     source: Source | Execution,
     edition: str | None,
     preset: str | None,
@@ -253,7 +255,7 @@ def _asked(
     replicas: bool = False,
     model: Model | None = None,
     system: System | None = None,
-) -> Asked:
+) -> ResolvedExecution:
     """Return an execution, treating `unread` fields as missing; `replicas` rounds its replicas down."""
     asked = {**(changes or {})}
     if isinstance(source, Execution):
@@ -262,7 +264,7 @@ def _asked(
         if edition is not None or preset is not None:
             asked["edition"] = edition or CORRECTED
         whole = replace(source, **asked) if asked else source
-        return Asked(whole, find_preset(whole.preset if preset is None else preset))
+        return ResolvedExecution(whole, find_preset(whole.preset if preset is None else preset))
     raw, file, origin, question = stated_execution(source)
     given = {**raw, **asked}
     stated = {name: one for name, one in given.items() if name not in unread}
@@ -279,7 +281,7 @@ def _asked(
         entries = framework.entries if framework else {}
         problems = causes(error.problems, stated, fields_of, entries)
         raise SpecError(file, problems) from None
-    return Asked(found, framework or find_preset(found.preset), origin, question)
+    return ResolvedExecution(found, framework or find_preset(found.preset), origin, question)
 
 
 def stated_execution(source: Source) -> tuple[Mapping[str, Any], str, Origin, Mapping[str, Any]]:

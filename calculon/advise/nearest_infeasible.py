@@ -15,7 +15,7 @@ from calculon.plan.rules.all_rules import MEMORY_REASONS
 from calculon.search.conditions import Condition
 from calculon.search.driver import run
 from calculon.search.objective import MEMORY, Objective
-from calculon.search.ranking import Best, Front
+from calculon.search.ranking import Best, ParetoFront
 from calculon.search.space import Space
 
 TIERS = (1, 2)
@@ -102,7 +102,7 @@ def _unlimited(space: Space, tiers: Sequence[int]) -> Space:
 
 def _least_of_both(space: Space, where: Condition | None) -> list[Estimate]:
     """Return the execution with the smallest sum of excess over both tiers."""
-    found = run(_unlimited(space, TIERS), Front(_LEAST, where))
+    found = run(_unlimited(space, TIERS), ParetoFront(_LEAST, where))
     if not len(found):
         return []
     over = -found.scores - np.array(space.system.usable)[:, None]

@@ -25,7 +25,7 @@ from calculon.plan.plan import all_fields
 from calculon.search.candidates import EXTENSIONS
 from calculon.search.driver import run
 from calculon.search.objective import MEMORY, Objective
-from calculon.search.ranking import Best, Front
+from calculon.search.ranking import Best, ParetoFront
 from calculon.search.request import make_space
 from calculon.search.space import Space
 
@@ -207,7 +207,7 @@ class Replanner:
         system, withheld = self.case.system, self._machine(self.case.system).ext.memory.withheld
         large = unlimited(system, (1,))
         least = Objective.parse(f"{MEMORY[0]}:min")
-        found = run(self._space(large), Front([self.objective, least]))
+        found = run(self._space(large), ParetoFront([self.objective, least]))
         steps = [
             Step(
                 capacity=float(least.value(need)) * self._margin(found.plan.row(i)) + withheld,

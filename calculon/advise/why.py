@@ -168,7 +168,7 @@ def why(
     read = inputs.readable_execution(
         execution, edition=known, preset=preset, system=machine, model=shape
     )
-    whole, problems, unread = read.asked.execution, read.problems, read.unread
+    whole, problems, unread = read.resolved.execution, read.problems, read.unread
     broken = failures(shape, whole, machine)
     if read.left_out:  # otherwise the same problem would be reported twice
         broken = tuple(one for one in broken if one.reason != "degrees_product")
@@ -176,7 +176,7 @@ def why(
         model=shape,
         execution=whole,
         system=machine,
-        preset=read.asked.preset,
+        preset=read.resolved.preset,
         failures=(*(Failure.of(f"invalid_{p.field}", p) for p in problems), *broken),
         stages=() if broken or read.left_out else stage_needs(shape, whole, machine),
         unread=unread,

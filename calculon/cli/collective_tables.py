@@ -34,7 +34,7 @@ _FINE = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CollectiveQuery:
     """A collective to estimate: operation, group, algorithm (empty: the fastest) and message size."""
 
     system: System
@@ -104,7 +104,7 @@ _BANDWIDTHS = (
 )
 
 
-def sizes_table(asked: Asked, sizes: Sequence[int]) -> Table:
+def sizes_table(asked: CollectiveQuery, sizes: Sequence[int]) -> Table:
     """Return a row per size: chosen algorithm, its time and bandwidths, and the times of all algorithms."""
     array = np.array(sizes, dtype=float)
     found, names, best = asked.answer(array)
@@ -137,7 +137,7 @@ def sizes_table(asked: Asked, sizes: Sequence[int]) -> Table:
     return Table((*own, *others, *moved), rows)
 
 
-def _moved(asked: Asked, name: str, size: int) -> dict[str, float]:
+def _moved(asked: CollectiveQuery, name: str, size: int) -> dict[str, float]:
     """Return the group members on each network, and the bytes that an algorithm sends through each port."""
     cells: dict[str, float] = {}
     for number, share, _ in asked.shares(name):
@@ -146,7 +146,7 @@ def _moved(asked: Asked, name: str, size: int) -> dict[str, float]:
     return cells
 
 
-def page(asked: Asked) -> tuple[Block, ...]:
+def page(asked: CollectiveQuery) -> tuple[Block, ...]:
     """Return the page for one size: time and bandwidth, the networks of the group, and other algorithms."""
     found, names, best = asked.answer(np.array([asked.size], dtype=float))
     name, seconds, ranks = str(names[0]), float(best[0]), asked.ranks
@@ -169,7 +169,7 @@ def page(asked: Asked) -> tuple[Block, ...]:
     )
 
 
-def _tiers(asked: Asked, name: str) -> Table:
+def _tiers(asked: CollectiveQuery, name: str) -> Table:
     """Return the networks of the group with the bytes and steps on each."""
     binary = "i" in size_text(asked.size)  # keep the unit (GiB or GB) of SIZE on the command line
 
@@ -203,7 +203,7 @@ def _tiers(asked: Asked, name: str) -> Table:
     return Table(columns, rows)
 
 
-def _algorithms(asked: Asked, found: dict[str, Seconds], taken: str) -> Table:
+def _algorithms(asked: CollectiveQuery, found: dict[str, Seconds], taken: str) -> Table:
     """Return time and bandwidths of each algorithm, fastest first."""
     ranks, size = asked.ranks, np.array([asked.size], dtype=float)
     rows = [
@@ -229,7 +229,7 @@ def _algorithms(asked: Asked, found: dict[str, Seconds], taken: str) -> Table:
     return Table(columns, rows)
 
 
-def curves(asked: Asked, first: float, last: float) -> Chart:
+def curves(asked: CollectiveQuery, first: float, last: float) -> Chart:
     """Return time and bus bandwidth of each algorithm between two sizes."""
     sizes = np.geomspace(first, last, _FINE)
     found, names, _ = asked.answer(sizes)

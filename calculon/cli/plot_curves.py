@@ -23,7 +23,7 @@ from calculon.cli.search_options import searches
 from calculon.declarations.axes import PUBLISHED_DEGREES
 from calculon.documents.charts import pareto_chart, scaling_chart
 from calculon.documents.charts.scaling_chart import Point, Series
-from calculon.documents.front import COUNTED, axis, front
+from calculon.documents.pareto import COUNTED, axis, pareto_points
 from calculon.editions import find_edition
 from calculon.render.chart import Chart
 from calculon.search.objective import check_statistic
@@ -162,7 +162,7 @@ def asked_front(arguments: argparse.Namespace) -> pareto_chart.Pareto:
         parts = [one.column for one in found]
     if not parts:
         raise Infeasible("nothing", "no execution of this space can run")
-    return front(title, y, x, parts, editions, complete=complete)
+    return pareto_points(title, y, x, parts, editions, complete=complete)
 
 
 def _executions(

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from calculon.base.units import amount, between, known
 from calculon.declarations.origin import stated_name
 from calculon.declarations.plan_words import plan_words
-from calculon.documents.campaign_beside import published_section
 from calculon.documents.campaign_sections import (
     Data,
     assumed_section,
@@ -24,10 +23,11 @@ from calculon.documents.campaign_words import (
     three_digits,
     tokens_words,
 )
+from calculon.documents.confidence import remarks
 from calculon.documents.estimate_result import result_of
-from calculon.documents.how_sure import remarks
 from calculon.documents.page import SIDE_BY_SIDE
 from calculon.documents.page_title import titled
+from calculon.documents.published_runs_section import published_section
 from calculon.render.digits import Digits
 from calculon.render.document import (
     Block,

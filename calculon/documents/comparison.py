@@ -16,7 +16,7 @@ from calculon.base.records import columns
 from calculon.base.units import Array, Unit
 from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.statistics import CorrectedStats
-from calculon.documents.how_sure import Order, order_in_words
+from calculon.documents.confidence import Order, order_in_words
 from calculon.documents.page import PARTS
 from calculon.documents.page_title import lettered_notes
 from calculon.documents.result import Result

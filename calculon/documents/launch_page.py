@@ -81,7 +81,7 @@ def _summary(launch: Launch, file: str) -> dict[str, str]:
     Raises:
         SpecError: For an invalid execution or model.
     """
-    asked = inputs.asked_execution(launch.execution)
+    asked = inputs.resolve_execution(launch.execution)
     whole = asked.execution
     fields = whole.to_dict()
     found = {"version": f"written for {launch.dialect.version}; preset {asked.preset.name}"}

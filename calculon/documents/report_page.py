@@ -9,7 +9,7 @@ from calculon.declarations.statistics import CorrectedStats
 from calculon.documents.assumptions import assumptions
 from calculon.documents.comparison import MOST, Comparison
 from calculon.documents.comparison_page import comparison_page
-from calculon.documents.how_sure import Order
+from calculon.documents.confidence import Order
 from calculon.documents.page import estimate_page
 from calculon.documents.plans_table import plans_table
 from calculon.documents.result import Document as Source

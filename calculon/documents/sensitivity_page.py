@@ -13,7 +13,7 @@ from calculon.declarations.plan_words import plan_words
 from calculon.declarations.statistics import RISK
 from calculon.documents.campaign_sections import assumed_section
 from calculon.documents.campaign_words import tokens_words
-from calculon.documents.how_sure import risk_words
+from calculon.documents.confidence import risk_words
 from calculon.documents.page_title import machine_of, titled
 from calculon.render.bars import TwoSided
 from calculon.render.digits import WITHOUT_INTERVAL, Digits

@@ -17,8 +17,8 @@ from calculon.declarations.origin import stated_name
 from calculon.declarations.plan_words import plan_words
 from calculon.declarations.presets import plain
 from calculon.declarations.statistics import RISK
+from calculon.documents.confidence import risk_words
 from calculon.documents.estimate_result import result_of
-from calculon.documents.how_sure import risk_words
 from calculon.documents.page import GROUP_COLORS, PARTS
 from calculon.documents.page_title import titled
 from calculon.documents.result import Result

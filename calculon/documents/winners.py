@@ -9,7 +9,7 @@ from calculon.advise.in_words import memory_and_time, plan_in_words
 from calculon.base.errors import in_words
 from calculon.declarations.plan_words import degrees_words
 from calculon.declarations.statistics import FITS
-from calculon.documents.how_sure import none_within, ties_in_words
+from calculon.documents.confidence import none_within, ties_in_words
 from calculon.plan.columns import FIELDS
 from calculon.render.digits import Digits
 from calculon.render.text_tables import Column, Table

@@ -331,7 +331,7 @@ def estimate(
     shape, machine = inputs.model(model), inputs.system(asked_system)
     known = None if edition is None else find_edition(edition).name
     execution = with_plan_words("estimate", execution, words, shape)
-    asked = inputs.asked_execution(
+    asked = inputs.resolve_execution(
         execution, edition=known, preset=preset, system=machine, model=shape
     )
     warn_of_differences(asked.place, asked.question, shape, machine)
@@ -339,7 +339,7 @@ def estimate(
     return _estimated(asked, Request(shape, machine, asked.execution), layers)
 
 
-def _estimated(asked: inputs.Asked, one: Request, layers: object) -> Estimate:
+def _estimated(asked: inputs.ResolvedExecution, one: Request, layers: object) -> Estimate:
     """Return the estimate of an execution that was asked for; errors as of :func:`estimate`."""
     plan, edition = Plan.of(one.execution), EDITIONS[one.execution.edition]
     listed = inputs.switch(layers, "layers", "estimate")
@@ -363,7 +363,7 @@ def _estimated(asked: inputs.Asked, one: Request, layers: object) -> Estimate:
     )
 
 
-def _warn_of_length(asked: inputs.Asked, model: Model) -> None:
+def _warn_of_length(asked: inputs.ResolvedExecution, model: Model) -> None:
     """Warn if the sequence length was set in the model, but the execution states another one."""
     length = asked.execution.seq_length
     chosen = model.origin is not None and "seq_size" in model.origin.changes

@@ -207,7 +207,7 @@ def block(
     """
     named = None if edition is None else find_edition(edition).name
     whole, machine = inputs.model(model), inputs.system(system)
-    asked = inputs.asked_execution(
+    asked = inputs.resolve_execution(
         execution, edition=named, preset=preset, changes=changes, system=machine, model=whole
     )
     warn_of_differences(asked.place, asked.question, whole, machine)

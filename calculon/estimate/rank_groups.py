@@ -47,7 +47,7 @@ from calculon.editions.edition import Edition
 from calculon.estimate.evaluate import evaluate_one
 from calculon.hardware.collectives.placement import Group, fits_mesh, nested_networks
 from calculon.hardware.system import System
-from calculon.plan.mesh import DEGREES, rooms, strides
+from calculon.plan.mesh import DEGREES, mesh_fanouts, strides
 from calculon.plan.plan import Plan
 
 # Networks of a mesh with more processors per instance than the groups use.
@@ -80,12 +80,12 @@ class Domain:
 def domains(system: System, execution: Execution) -> list[Domain]:
     """Return the networks with idle processors in a mesh, from the inside out; none if all processors are used."""
     nested = nested_networks(system)
-    used = [int(np.asarray(room).item()) for room in rooms(Plan.of(execution), system)]
+    used = [int(np.asarray(fanout).item()) for fanout in mesh_fanouts(Plan.of(execution), system)]
     count = prod(getattr(execution, name) for name in DEGREES)
     found = []
     places = zip(nested, used, accumulate(used, mul), strict=True)
-    for (number, room), joined, inside in places:
-        if joined < room:
+    for (number, fanout), joined, inside in places:
+        if joined < fanout:
             size, instances = system.networks[number].size, -(-count // inside)
             idle = instances * size - count
             found.append(
@@ -325,7 +325,7 @@ def _members(group: ProcessGroup, system: System) -> tuple[int, ...]:
     placed = group.placed(system)
     near = 1 if group.near is None else group.near
     uneven = stride is not None and not np.all(
-        fits_mesh(system, ranks // near, np.asarray(stride, np.int64), group.rooms)
+        fits_mesh(system, ranks // near, np.asarray(stride, np.int64), group.fanouts)
     )
     if uneven or np.any(placed.network != group.network):
         placed = Group.on_network(system, group.network, ranks)

@@ -40,12 +40,12 @@ from calculon.editions import find_edition
 from calculon.estimate.estimate import Estimate
 from calculon.estimate.operator_passes import OperatorPass, operator_passes
 from calculon.estimate.operators import Block, block
-from calculon.explore.machine.knobs import CAPACITY
-from calculon.explore.memo import Memo
-from calculon.explore.offer import MODEL, SYSTEM, Offer
+from calculon.explore.allowed_inputs import MODEL, SYSTEM, AllowedInputs
+from calculon.explore.machine.machine_controls import CAPACITY
 from calculon.explore.page_state import State
 from calculon.explore.plan_choices import STATED, Choices, Outcome, choices
-from calculon.explore.visits import Pending, seen
+from calculon.explore.request_tracking import Pending, count_searched
+from calculon.explore.result_cache import ResultCache
 from calculon.hardware.figures import Figure, figures_of
 from calculon.hardware.system import System
 from calculon.inputs import Changed
@@ -65,7 +65,7 @@ _FOLLOW = ("data_par", "edition", *QUESTION_WORDS)
 
 
 @dataclass(frozen=True)
-class Shown:
+class DisplayedPlan:
     """Plan that a page shows.
 
     Attributes:
@@ -113,12 +113,12 @@ class Answers:
         memo: Cache of results.
     """
 
-    offer: Offer
-    memo: Memo = field(default_factory=Memo)
+    allowed: AllowedInputs
+    cache: ResultCache = field(default_factory=ResultCache)
 
     def system(self, state: State) -> System:
         """Return the machine with the changes of the state."""
-        source = Changed.of(self.offer.source(SYSTEM, state.system), dict(state.machine))
+        source = Changed.of(self.allowed.source(SYSTEM, state.system), dict(state.machine))
         key = ("system", state.system, tuple(sorted(state.machine.items())))
         return self.kept(key, lambda: inputs.system(source))
 
@@ -142,7 +142,7 @@ class Answers:
             asked = self.question(replace(state, plan={}))
             return replace(asked, mine=read_baseline(dict(state.plan), state.procs))
         words = {name: getattr(state, name) or None for name in ("preset", "batch", "seq", "dtype")}
-        source = self.offer.source(MODEL, state.model)
+        source = self.allowed.source(MODEL, state.model)
         model = self.kept(("model", state.model), lambda: inputs.model(source))
         tokens = state.tokens or None
         return ask(model, state.procs, self.system(state), **words, tokens_of_run=tokens)
@@ -151,7 +151,8 @@ class Answers:
         """Return the best plan of each parallel split and number of chunks, the overall best first."""
         asked = _asked(state)
         return self.searched(
-            ("found", asked.key), lambda: plans_on(self.question(asked), state.procs, seen)
+            ("found", asked.key),
+            lambda: plans_on(self.question(asked), state.procs, count_searched),
         )
 
     def found_on(self, state: State, question: Question, count: int) -> SearchResult:
@@ -159,7 +160,7 @@ class Answers:
         if count == state.procs:
             return self.found(state)
         key = ("found on", _asked(state).key, count)
-        return self.searched(key, lambda: plans_on(question, count, seen))
+        return self.searched(key, lambda: plans_on(question, count, count_searched))
 
     def executions(self, state: State) -> int:
         """Return an upper bound on the executions that a search for the best plan evaluates."""
@@ -171,27 +172,29 @@ class Answers:
 
     def found_before(self, state: State) -> SearchResult | None:
         """Return the best plans if they are cached, without starting a search; else None."""
-        known = self.memo.known(("found", _asked(state).key))
+        known = self.cache.known(("found", _asked(state).key))
         return None if known is None else _found(known)
 
     @once
-    def plan(self, state: State) -> Shown:
+    def plan(self, state: State) -> DisplayedPlan:
         """Return the plan that the page shows: the user's plan if there is one, else the best plan."""
         question = self.question(state)
         if not state.plan:
             found = self.found(state)
             if not len(found):
-                return Shown(None, {}, "no plan fits")
-            return Shown(found[0], all_fields(found[0].execution))
+                return DisplayedPlan(None, {}, "no plan fits")
+            return DisplayedPlan(found[0], all_fields(found[0].execution))
         try:
             mine = baseline_plan(question, hints=False)
         except SpecError as error:
-            return Shown(None, baseline_fields(question, state.plan), str(error))
+            return DisplayedPlan(None, baseline_fields(question, state.plan), str(error))
         assert mine is not None
         if mine.estimate is None:
             fields = {} if mine.execution is None else all_fields(mine.execution)
-            return Shown(None, fields or baseline_fields(question, state.plan), mine.problem)
-        return Shown(mine.estimate, all_fields(mine.estimate.execution))
+            return DisplayedPlan(
+                None, fields or baseline_fields(question, state.plan), mine.problem
+            )
+        return DisplayedPlan(mine.estimate, all_fields(mine.estimate.execution))
 
     @once
     def why(self, state: State) -> Why:
@@ -212,7 +215,7 @@ class Answers:
             unfit=None,
         )
 
-    def best(self, state: State) -> Shown:
+    def best(self, state: State) -> DisplayedPlan:
         """Return the best plan, even if the page shows another."""
         return self.plan(replace(state, plan={}))
 
@@ -264,7 +267,8 @@ class Answers:
                 spread=spread,
                 replan=again,
                 preset=framework,
-                seen=lambda _: seen(),  # cancels between searches if nobody waits any more
+                # Cancels between searches if nobody waits any more.
+                seen=lambda _: count_searched(),
             ),
         )
 
@@ -360,21 +364,21 @@ class Answers:
 
     def kept(self, key: Any, compute: Callable[[], T]) -> T:
         """Return a result that is computed once; the warnings of the computation are repeated on each call."""
-        found: T = _found(self.memo(key, lambda: _with_warnings(compute)))
+        found: T = _found(self.cache(key, lambda: _with_warnings(compute)))
         return found
 
     def searched(self, key: Any, compute: Callable[[], T]) -> T:
         """Return a cached result of a long computation; raise ``Pending`` if it takes longer than a request waits."""
-        found: T = _found(self.memo.search(key, lambda: _with_warnings(compute)))
+        found: T = _found(self.cache.search(key, lambda: _with_warnings(compute)))
         return found
 
 
 class Unsearched(Answers):
     """Results during a search, when no plan is known yet."""
 
-    def plan(self, state: State) -> Shown:
+    def plan(self, state: State) -> DisplayedPlan:
         """Return an unknown plan."""
-        return Shown(None, dict(state.plan))
+        return DisplayedPlan(None, dict(state.plan))
 
     def searched(self, key: Any, compute: Callable[[], T]) -> T:
         """Raise ``Pending``."""
@@ -443,4 +447,4 @@ def listen() -> None:
         warnings.showwarning = _Listening(warnings.showwarning)
 
 
-__all__ = ["Answers", "Infeasible", "Shown", "listen", "telling"]
+__all__ = ["Answers", "DisplayedPlan", "Infeasible", "listen", "telling"]

@@ -12,18 +12,18 @@ from calculon.architecture.parameters import active_count, parameter_count
 from calculon.base.units import scaled
 from calculon.declarations.spellings import PRECISIONS
 from calculon.documents.page_title import machine_notes
+from calculon.explore.allowed_inputs import MODEL, SYSTEM
 from calculon.explore.answers import Answers
-from calculon.explore.choice_words import change_words, label, value_words
 from calculon.explore.control import Control
-from calculon.explore.machine.knobs import unlike_file
-from calculon.explore.offer import MODEL, SYSTEM
+from calculon.explore.labels import change_words, label, value_words
+from calculon.explore.machine.machine_controls import unlike_file
 from calculon.explore.page_state import ASKED, CHANGED, MACHINE, State, value_text
-from calculon.explore.part import html
 from calculon.explore.plain_words import unbroken
 from calculon.explore.plan_choices import LAYOUT, SIZES, STATED, Choice, Choices
 from calculon.explore.serving.served_words import DEPLOYMENT, REQUESTS
 from calculon.explore.serving.serving_controls import serving_controls, settled_deployment
 from calculon.explore.view_names import SERVING
+from calculon.explore.view_part import html
 from calculon.hardware.system import System
 from calculon.plan.columns import field_of
 from calculon.render.texts import bandwidth, capacity, counted, token_count
@@ -59,9 +59,9 @@ def controls(
         state=state,
         question=question,
         words={name: unbroken(text) for name, text in _question_words(question).items()},
-        models=answers.offer.names(MODEL),
-        systems=answers.offer.names(SYSTEM),
-        presets=answers.offer.presets,
+        models=answers.allowed.names(MODEL),
+        systems=answers.allowed.names(SYSTEM),
+        presets=answers.allowed.presets,
         dtypes=[*PRECISIONS],
         usual_tokens=token_count(TOKENS),
         kept=[(name, one) for name, one in state.options.items() if name not in visible],

@@ -16,8 +16,8 @@ from calculon.declarations.model import Model
 from calculon.declarations.run_figures import RUN_FIGURES
 from calculon.declarations.serving_figures import SERVING_FIGURES
 from calculon.declarations.statistics import CorrectedStats
-from calculon.explore.choice_words import label
-from calculon.explore.machine.knobs import figure_words
+from calculon.explore.labels import label
+from calculon.explore.machine.machine_controls import figure_words
 from calculon.hardware.collectives.algorithms import OPERATIONS
 from calculon.plan.columns import FIELDS
 from calculon.serving.records.deployment import Deployment

@@ -310,7 +310,7 @@ def choices(question: Question, fields: Fields, stated: Fields) -> Choices | Non
             read = inputs.readable_execution(given, edition=CORRECTED, preset=question.framework)
         except SpecError:
             return None
-        fields = all_fields(read.asked.execution)
+        fields = all_fields(read.resolved.execution)
         stated = {name: value for name, value in stated.items() if name not in read.unread}
         fields = {**fields, **stated}
     return Choices(question, fields, stated)

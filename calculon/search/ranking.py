@@ -193,7 +193,7 @@ class BestOfEach(Ranking):
         self._take(order[first])
 
 
-class Front(Ranking):
+class ParetoFront(Ranking):
     """Pareto front: executions that no other execution dominates; the one with the fewest switches among equals."""
 
     def upper_bound(self, tile: Tile, nodes: Array | None = None) -> Array | None:

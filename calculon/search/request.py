@@ -34,7 +34,7 @@ from calculon.search.candidates import EXTENSIONS
 from calculon.search.conditions import Condition
 from calculon.search.objective import Objective, check_statistic
 from calculon.search.overrides import OPTIONS, as_fields, checked
-from calculon.search.ranking import Best, Front, Ranking
+from calculon.search.ranking import Best, ParetoFront, Ranking
 from calculon.search.space import Space
 
 if TYPE_CHECKING:
@@ -420,10 +420,10 @@ def make_ranking(
     if isinstance(several, (str, bytes)) or not isinstance(several, Iterable):
         wanted = "a list of statistics, such as ['total_time', 'proc_mem_tier1_cap_req']"
         raise SpecError("search", Problem("pareto", wanted, inputs.found(several)))
-    front = [_objective("pareto", text, edition, runs) for text in several]
+    pareto_objectives = [_objective("pareto", text, edition, runs) for text in several]
     return (
-        Front(front, condition)
-        if front
+        ParetoFront(pareto_objectives, condition)
+        if pareto_objectives
         else Best(_objective("objective", objective, edition, runs), top, condition)
     )
 

@@ -25,7 +25,7 @@ from tests.explore.browsing import (
     wider_than_screen,
 )
 
-RANGE = "#knob-1-range"
+RANGE = "#slider-1-range"
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from calculon.advise.elasticities import Case, faster, sped_up
-from calculon.advise.runs.run_parts import Part
+from calculon.advise.runs.run_parts import RunPart
 from calculon.base.arrays import cached_property
 from calculon.base.errors import Problem, SpecError
 from calculon.base.records import Column
@@ -39,11 +39,11 @@ class Run(Protocol):
         """Requested run."""
 
     @property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[RunPart, ...]:
         """Parts of the run, in order."""
 
     @property
-    def main(self) -> Part:
+    def main(self) -> RunPart:
         """Longest part."""
 
     @property

@@ -57,7 +57,7 @@ They are its arithmetic, its optimizer, and assumptions about machine and data.
 
 
 @dataclass(frozen=True)
-class Part:
+class RunPart:
     """Steps of a run with the same execution, batch and sequence length.
 
     Attributes:
@@ -172,7 +172,7 @@ class _Steps:
 
 def parts_of(
     asked: Campaign, base: Estimate, tokens: float, parameters: float, restart: float
-) -> tuple[Part, ...]:
+) -> tuple[RunPart, ...]:
     """Return the parts of a run, in order.
 
     A searched phase runs its own best execution, or that of another part if a restart costs more than it gains: the
@@ -209,7 +209,7 @@ def parts_of(
     ]
     layouts = [[_layout(one.execution) for one, _ in row] for row in tried]
     chosen = quickest(times, layouts, restart)
-    parts: list[Part] = []
+    parts: list[RunPart] = []
     for i, (segment, number) in enumerate(zip(all_segments, chosen, strict=True)):
         one, note = tried[i][number]
         changed = i > 0 and layouts[i][number] != layouts[i - 1][chosen[i - 1]]
@@ -217,11 +217,13 @@ def parts_of(
     return tuple(parts)
 
 
-def _part(segment: RunSegment, one: Estimate, changed: bool, note: str) -> Part:
+def _part(segment: RunSegment, one: Estimate, changed: bool, note: str) -> RunPart:
     """Return a part, with the deployment that generates its responses."""
     if segment.rollout is None:
-        return Part(segment, one, _count(segment), changed, note)
-    part = Part(segment, one, _count(segment), changed, note, generating_deployment(segment, one))
+        return RunPart(segment, one, _count(segment), changed, note)
+    part = RunPart(
+        segment, one, _count(segment), changed, note, generating_deployment(segment, one)
+    )
     answers = part.generated.workload.requests if part.generated else 0
     time = duration(part.rollout_time, error=part.rollout_time / 20)
     words = f"{time} of a step generate {answers:,} responses before training"

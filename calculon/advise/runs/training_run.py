@@ -14,7 +14,7 @@ from calculon.advise.runs.run_details import (
     node_details,
     warnings_of,
 )
-from calculon.advise.runs.run_parts import Part, parts_of
+from calculon.advise.runs.run_parts import RunPart, parts_of
 from calculon.advise.sensitivity_of_case import largest, run_sensitivity
 from calculon.advise.sensitivity_result import Sensitivity
 from calculon.architecture.parameters import active_count
@@ -61,7 +61,7 @@ class TrainingRun(Tabular):
     """
 
     campaign: Campaign
-    parts: tuple[Part, ...]
+    parts: tuple[RunPart, ...]
     whole: WholeRun
 
     @cached_property
@@ -76,7 +76,7 @@ class TrainingRun(Tabular):
         }
 
     @property
-    def main(self) -> Part:
+    def main(self) -> RunPart:
         """Longest part."""
         return max(self.parts, key=lambda one: one.days)
 

@@ -61,7 +61,7 @@ _SHARE = Unknown(0.6, 0.1, 1.0)
 
 _NOTHING: Array = np.array([])
 
-Part = tuple[dict[str, Any], dict[str, str], list[str], pd.DataFrame]
+KernelFit = tuple[dict[str, Any], dict[str, str], list[str], pd.DataFrame]
 """Constants, their sources, assumptions, and the measured rows."""
 
 
@@ -106,7 +106,7 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
 # -- decode attention -----------------------------------------------------------------------------------------------
 
 
-def _attention(table: pd.DataFrame, gpu: str, _: System) -> Part | None:
+def _attention(table: pd.DataFrame, gpu: str, _: System) -> KernelFit | None:
     name = BETTER_KERNELS.get(gpu, gpu)
     rows = table[(table["pass"] == "decode") & (table.gpu == name)]
     if rows.empty:
@@ -165,7 +165,7 @@ def _decode_law(
 # -- small reductions -------------------------------------------------------------------------------------------------
 
 
-def _reduce(table: pd.DataFrame, gpu: str, system: System) -> Part | None:
+def _reduce(table: pd.DataFrame, gpu: str, system: System) -> KernelFit | None:
     which = (table.op == "all_reduce") & (table.nodes == 1) & (table.bytes <= SMALL)
     table = table[which & table.library.str.endswith("CustomAllReduce_graph")]
     name = next((one for one in (gpu, SAME_LINKS.get(gpu)) if (table.gpu == one).any()), None)
@@ -214,7 +214,7 @@ def _reduce(table: pd.DataFrame, gpu: str, system: System) -> Part | None:
 # -- small kernels ----------------------------------------------------------------------------------------------------
 
 
-def _floor(table: pd.DataFrame, gpu: str, _: System) -> Part | None:
+def _floor(table: pd.DataFrame, gpu: str, _: System) -> KernelFit | None:
     own = table[(table.gpu == gpu) & (table.what == FLOOR)].time_s
     if own.empty:
         return None

@@ -143,7 +143,7 @@ def _asked(arguments: argparse.Namespace, dialect: "Dialect") -> tuple["Executio
     preset = arguments.preset
     if model is not None and preset is None and "preset" not in pairs_of(source):
         preset = dialect.preset
-    asked = inputs.asked_execution(changed, preset=preset, model=model)
+    asked = inputs.resolve_execution(changed, preset=preset, model=model)
     known = {"model": arguments.model} if arguments.model else {}
     specs: dict[str, Any] = {**inputs.sources_in(asked.question, split(source)[0]), **known}
     return asked.execution, inputs.model(specs["model"]) if "model" in specs else None

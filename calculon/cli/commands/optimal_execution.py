@@ -272,7 +272,7 @@ def _show_plans(best: "list[SearchResult]", arguments: argparse.Namespace, log: 
     if beyond:
         log.show(_more(beyond, arguments))
     _draw(best, [numbers[place] for place in places], arguments, log)
-    log.show(*_how_sure(best))
+    log.show(*_confidence_remarks(best))
     if (runs := best[0].space.runs) is not None:
         lines = interval_of_run(executions[0], stats[0]), assumed_of_run([runs])
         log.show(*filter(None, lines))
@@ -368,9 +368,9 @@ def _scaling(best: "list[SearchResult]") -> "Frontier":
     return Frontier(processors, seconds, points, steps=False)
 
 
-def _how_sure(best: "list[SearchResult]") -> Iterator[str]:
+def _confidence_remarks(best: "list[SearchResult]") -> Iterator[str]:
     """Yield the risks and remarks that make winners less certain than their intervals, and the number of ties."""
-    from calculon.documents.how_sure import remarks
+    from calculon.documents.confidence import remarks
     from calculon.documents.page_title import machine_sentences
     from calculon.documents.winners import risks, ties
 

@@ -162,7 +162,7 @@ def _search(arguments: argparse.Namespace) -> "DeploymentSearch":
         stated_by(OPTIONS, arguments) | changes["workload"],
         deployment_vocabulary.parsed("--fix", arguments.fix),
         deployment_vocabulary.parsed("--add", arguments.add),
-        front=bool(pareto),
+        vary_batch=bool(pareto),
         apart=arguments.apart,
         named=("--fix", "--add"),
     )

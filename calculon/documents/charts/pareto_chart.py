@@ -64,7 +64,7 @@ class Pareto:
     x: str
     y: str
     columns: Array
-    front: Array
+    optimal: Array
     names: Sequence[str]
     complete: bool = True
     terms: Sequence[str] = (PUBLISHED,)
@@ -75,7 +75,7 @@ def pareto(found: Pareto) -> Chart:
     x, y = found.columns
     front = [
         PlanPoint(x=x[row], y=y[row], label=name)
-        for row, name in zip(found.front.tolist(), found.names, strict=True)
+        for row, name in zip(found.optimal.tolist(), found.names, strict=True)
     ]
     words = f"Pareto-optimal ({len(front):,}), with TP.PP.DP"
     others = []

@@ -10,7 +10,7 @@ from calculon.base.errors import Infeasible, Problem, SpecError, nearest
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array
 from calculon.declarations.named_values import PUBLISHED
-from calculon.documents.front import axis, terms
+from calculon.documents.pareto import axis, terms
 from calculon.render.canvas import wrapped
 from calculon.render.chart import DASHES, SERIES, Axis, Chart, Line, Panel, dots, line_look
 from calculon.render.chart_axes import Quantity, count_axis, log_axis, value_axis, widened

@@ -13,9 +13,9 @@ from calculon.documents.sensitivity_page import break_even_section, change, sens
 from calculon.explore.answers import TIME, Answers
 from calculon.explore.machine.both_machines import same_plan, time_of
 from calculon.explore.machine.capacity_view import capacity_text
-from calculon.explore.machine.knobs import CAPACITY, figure_labels, labels
+from calculon.explore.machine.machine_controls import CAPACITY, figure_labels, labels
 from calculon.explore.page_state import State
-from calculon.explore.part import Part, html
+from calculon.explore.view_part import ViewPart, html
 from calculon.render.document import Grid, Section, dim
 
 STATISTICS = {
@@ -41,7 +41,7 @@ EVEN = "Equivalent single changes"
 """Title of the part that compares a machine change with changes of single figures."""
 
 
-def effects(state: State, answers: Answers) -> Part | None:
+def effects(state: State, answers: Answers) -> ViewPart | None:
     """Show the effect of each figure on a statistic of the plan."""
     found = answers.sensitivity(state)
     if found is None:
@@ -63,7 +63,7 @@ def effects(state: State, answers: Answers) -> Part | None:
     names = {**paths, **STATISTICS}
     shown = document["value"] and kinds_shown(document)
     everything = sensitivity_page(found)
-    return Part(
+    return ViewPart(
         title="Sensitivity to each figure",
         blocks=(
             form,
@@ -126,7 +126,7 @@ def _of_memory(stairs: CapacitySweep) -> str:
     return f"{text} ({change(step.best.value, stairs.here.best.value)})"
 
 
-def break_even(state: State, answers: Answers) -> Part:
+def break_even(state: State, answers: Answers) -> ViewPart:
     """Compare the change of the machine with changes of single figures."""
     both = same_plan(state, answers)
     before, after = both.before.estimate, both.after.estimate
@@ -143,8 +143,8 @@ def break_even(state: State, answers: Answers) -> Part:
         lambda path, value: state.link(machine={path: float(f"{value:.6g}")}),
     )
     said = "With the same plan, each of these single changes gives the step time of the changed machine."
-    return Part(title=EVEN, blocks=(said, *section.blocks[1:]))
+    return ViewPart(title=EVEN, blocks=(said, *section.blocks[1:]))
 
 
-def _said(text: str) -> Part:
-    return Part(title=EVEN, blocks=(text,))
+def _said(text: str) -> ViewPart:
+    return ViewPart(title=EVEN, blocks=(text,))

@@ -22,12 +22,12 @@ from calculon.estimate.operator_passes import OperatorPass
 from calculon.estimate.operators import Block, block
 from calculon.explore.answers import Answers
 from calculon.explore.page_state import State
-from calculon.explore.part import Part, PartKind
 from calculon.explore.pipeline.operator_words import (
     kernel_words,
     product_words,
     rate_words,
 )
+from calculon.explore.view_part import ViewPart, ViewPartKind
 from calculon.hardware.figures import figures_of, with_figures
 from calculon.render.document import Cell, Line, Section, Styled, bold, dim, headed, numbers, spaced
 from calculon.render.texts import counted, percent, seconds
@@ -99,7 +99,7 @@ def _links(state: State, seen: _Seen) -> dict[str, str]:
     }
 
 
-def _block(state: State, answers: Answers) -> Part | None:
+def _block(state: State, answers: Answers) -> ViewPart | None:
     """Return the time of a block by operator."""
     seen = _seen(state, answers)
     if seen is None:
@@ -131,7 +131,7 @@ def _block(state: State, answers: Answers) -> Part | None:
         f"{seen.names[first['name']]} takes the largest part: {percent(whole_time(first) / total)}"
     )
     names = [seen.names[one["name"]] for one in seen.operators]
-    return Part(
+    return ViewPart(
         title=f"One {kind_of(seen.operators)}, by operator",
         blocks=(
             Styled(seen.lacking, "alert"),
@@ -176,7 +176,7 @@ def _dashed(times: Sequence[float], largest: float) -> list[str]:
     ]
 
 
-def _roofline(state: State, answers: Answers) -> Part | None:
+def _roofline(state: State, answers: Answers) -> ViewPart | None:
     """Return the operators on the roofline."""
     seen = _seen(state, answers)
     if seen is None:
@@ -201,7 +201,7 @@ def _roofline(state: State, answers: Answers) -> Part | None:
             for one in sorted(shown, key=lambda one: -one.time)
         ),
     )
-    return Part(
+    return ViewPart(
         title="Operators on the roofline",
         blocks=(
             f"The computing time is bound by {bounds}. At the roofline, all of it would take {roof} of the time.",
@@ -228,7 +228,7 @@ def _figures(one: OperatorPass) -> tuple[str, ...]:
     return intensity, rate, percent(one.share_of_roof), duration(one.time), BOUND[one.bound]
 
 
-def _operator(state: State, answers: Answers) -> Part | None:
+def _operator(state: State, answers: Answers) -> ViewPart | None:
     """Return one operator in words, and the changes that would speed it up."""
     seen = _seen(state, answers)
     if seen is None:
@@ -252,7 +252,7 @@ def _operator(state: State, answers: Answers) -> Part | None:
         if answers.block(state).system.mode == "roofline"
         else "run one after the other: their times add up"
     )
-    return Part(
+    return ViewPart(
         title=f"Operator {seen.names[seen.selected]}",
         blocks=(
             f"{kernel.capitalize()}: {duration(time)} of a microbatch, {percent(time / total)} of the computing time "
@@ -336,8 +336,8 @@ def _saved(
 
 
 BLOCK_PARTS = (
-    PartKind(name="block", title="One block, by operator", make=_block, later=True),
-    PartKind(name="roofline", title="Operators on the roofline", make=_roofline, later=True),
-    PartKind(name="operator", title="An operator", make=_operator, later=True),
+    ViewPartKind(name="block", title="One block, by operator", make=_block, later=True),
+    ViewPartKind(name="roofline", title="Operators on the roofline", make=_roofline, later=True),
+    ViewPartKind(name="operator", title="An operator", make=_operator, later=True),
 )
 """The parts, from the block to one operator."""

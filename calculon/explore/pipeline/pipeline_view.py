@@ -23,10 +23,10 @@ from calculon.documents.stage_table import (
     stages_section,
 )
 from calculon.estimate.estimate import Estimate
-from calculon.explore.answers import Answers, Shown
+from calculon.explore.answers import Answers, DisplayedPlan
 from calculon.explore.page_state import State
-from calculon.explore.part import Part, PartKind, html
 from calculon.explore.pipeline.block_parts import BLOCK_PARTS
+from calculon.explore.view_part import ViewPart, ViewPartKind, html
 from calculon.render.document import (
     Grid,
     Section,
@@ -47,15 +47,15 @@ LISTED = 200
 """Maximum number of passes in a table."""
 
 
-def _problem(state: State, answers: Answers) -> Part | None:
+def _problem(state: State, answers: Answers) -> ViewPart | None:
     shown = answers.plan(state)
     if not shown.problem:
         return None
     link = Styled("What would make it run", link=state.link(view="plan"))
-    return Part(title="It cannot run", blocks=(shown.problem, link))
+    return ViewPart(title="It cannot run", blocks=(shown.problem, link))
 
 
-def _schedule(state: State, answers: Answers) -> Part | None:
+def _schedule(state: State, answers: Answers) -> ViewPart | None:
     """Return the schedule of the first microbatches."""
     shown = answers.plan(state)
     if shown.estimate is None:
@@ -76,7 +76,7 @@ def _schedule(state: State, answers: Answers) -> Part | None:
     time = replace(time_section(result), title="The parts of an iteration", opened=alone)
     row = gantt.row.lower()
     click = () if alone else (dim(f"Click a row for details of that {row} below."),)
-    return Part(
+    return ViewPart(
         title="Schedule",
         blocks=(
             f"No pipeline: each processor has all {blocks}. {said}." if alone else f"{said}.",
@@ -119,7 +119,7 @@ def _order(gantt: Gantt, result: Result, number: int) -> Section:
     return Section(f"Passes of {gantt.row.lower()} {number} in order", (order, *others))
 
 
-def _stages(state: State, answers: Answers) -> Part | None:
+def _stages(state: State, answers: Answers) -> ViewPart | None:
     """Return time and memory of each stage, if there are several."""
     shown = answers.plan(state)
     if shown.estimate is None or len(shown.estimate.stages) == 1:
@@ -134,10 +134,10 @@ def _stages(state: State, answers: Answers) -> Part | None:
     )
     said = words(section.remark)
     title = f"{_word(stages).capitalize()}s"
-    return Part(title=title, blocks=(f"{said[:1].upper()}{said[1:]}.", *section.blocks))
+    return ViewPart(title=title, blocks=(f"{said[:1].upper()}{said[1:]}.", *section.blocks))
 
 
-def _one_stage(state: State, answers: Answers) -> Part | None:
+def _one_stage(state: State, answers: Answers) -> ViewPart | None:
     """Return the layers, time and memory of one stage."""
     shown = answers.plan(state)
     if shown.estimate is None:
@@ -149,7 +149,7 @@ def _one_stage(state: State, answers: Answers) -> Part | None:
         there = f"{word}s 0 to {len(stages) - 1}" if len(stages) > 1 else "no pipeline"
         told = f"There is no {word} {asked}: this plan has {there}. "
         link = Styled("Show another", link=state.with_options(stage=""))
-        return Part(title=f"{word.capitalize()} {asked}", blocks=((told, link),))
+        return ViewPart(title=f"{word.capitalize()} {asked}", blocks=((told, link),))
     microbatches = _microbatches(shown.estimate)
     directions = 2 if _mirrored(shown.estimate) else 1  # each has half of the microbatches
     share = stage_time(stages[number]) * microbatches / directions / result.value("total_time")
@@ -163,7 +163,7 @@ def _one_stage(state: State, answers: Answers) -> Part | None:
         if 0 <= other < len(stages)
     )
     tables = _stage_tables(shown.estimate, result, number)
-    return Part(
+    return ViewPart(
         title=f"{word.capitalize()} {number}" if len(stages) > 1 else "The processor",
         blocks=(links, said, tables),
     )
@@ -242,7 +242,7 @@ def _microbatches(found: Estimate) -> int:
 # Properties of stages
 
 
-def _result(shown: Shown) -> Result:
+def _result(shown: DisplayedPlan) -> Result:
     assert shown.brief is not None
     return shown.brief
 
@@ -291,9 +291,9 @@ def _has(found: Estimate, stages: Sequence[Stage], number: int) -> list[str]:
 
 
 PARTS = (
-    PartKind(name="no-pipeline", title="It cannot run", make=_problem),
-    PartKind(name="schedule", title="Schedule", make=_schedule),
-    PartKind(name="stages", title="Stages", make=_stages),
-    PartKind(name="stage", title="Stage", make=_one_stage),
+    ViewPartKind(name="no-pipeline", title="It cannot run", make=_problem),
+    ViewPartKind(name="schedule", title="Schedule", make=_schedule),
+    ViewPartKind(name="stages", title="Stages", make=_stages),
+    ViewPartKind(name="stage", title="Stage", make=_one_stage),
     *BLOCK_PARTS,
 )

@@ -9,19 +9,19 @@ from markupsafe import Markup
 from calculon.base.units import duration
 from calculon.declarations.fields import SpecField
 from calculon.explore.answers import Answers, Unsearched
-from calculon.explore.choice_words import label, value_words
 from calculon.explore.control import Control, TextControl
+from calculon.explore.labels import label, value_words
 from calculon.explore.page_state import ASKED, CHANGED, State, value_text
-from calculon.explore.part import html
-from calculon.explore.serving.asked_deployments import (
+from calculon.explore.request_tracking import Pending
+from calculon.explore.serving.served_words import DEPLOYMENT, REQUESTS
+from calculon.explore.serving.serving_results import (
     LISTED,
-    answered,
+    displayed_deployment,
     possible,
     workload,
     workloads,
 )
-from calculon.explore.serving.served_words import DEPLOYMENT, REQUESTS
-from calculon.explore.visits import Pending
+from calculon.explore.view_part import html
 from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.load import Workload
 
@@ -70,7 +70,7 @@ def serving_controls(
 def _best(state: State, answers: Answers) -> Deployment | None:
     """Return the deployment of a page; None during a search, and if none fits in memory."""
     try:
-        served = answered(state, answers).served
+        served = displayed_deployment(state, answers).served
     except Pending:
         if isinstance(answers, Unsearched):
             return None

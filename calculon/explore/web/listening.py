@@ -16,9 +16,9 @@ from starlette.types import ASGIApp
 
 from calculon.base.errors import Problem, SpecError
 from calculon.declarations.files import reason
-from calculon.explore.memo import share_heaps
-from calculon.explore.web.guard import is_loopback
+from calculon.explore.result_cache import share_heaps
 from calculon.explore.web.patience import config
+from calculon.explore.web.security import is_loopback
 
 TRIED = 20
 """Number of consecutive ports to try before any free port."""

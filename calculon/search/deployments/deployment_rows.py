@@ -56,7 +56,7 @@ class Rows:
         return self.points.batch[self.alike]
 
     @property
-    def room(self) -> Array:
+    def fits(self) -> Array:
         """Mask of deployments with memory for at least one sequence."""
         return self.points.fits[self.alike]
 

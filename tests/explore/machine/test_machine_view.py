@@ -20,7 +20,7 @@ from calculon.explore.machine.both_machines import (
     same_plan,
     usable_memory,
 )
-from calculon.explore.machine.knobs import CAPACITY, figure_labels
+from calculon.explore.machine.machine_controls import CAPACITY, figure_labels
 from calculon.explore.machine.machine_view import CHANGED_MACHINE, _misfit
 from calculon.explore.page_state import State
 from calculon.explore.web.page_server import app
@@ -210,4 +210,4 @@ def test_a_plan_that_cannot_run_has_the_slider_of_its_precision():
     assert answers().plan(state).estimate is None
     told = made("machine", state).html
     kind = answers().question(state).arithmetic["datatype"]
-    assert re.findall(r'<label for="knob-[^>]*>Matrix rate, (\w+)', told) == [kind]
+    assert re.findall(r'<label for="slider-[^>]*>Matrix rate, (\w+)', told) == [kind]

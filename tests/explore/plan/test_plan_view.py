@@ -10,7 +10,7 @@ import pytest
 
 from calculon.base.units import GIB
 from calculon.cli.main import main
-from calculon.documents.how_sure import WHY_TIED, chance
+from calculon.documents.confidence import WHY_TIED, chance
 from calculon.documents.why_page import percent_more
 from calculon.explore.page_state import State
 from calculon.explore.plan.plan_view import PARTS

@@ -35,7 +35,7 @@ def remarks(belief: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield TIGHT, belief["memory"]["remark"]
 
 
-def how_sure_section(belief: Mapping[str, Any], *, memory: bool = False) -> Section:
+def confidence_section(belief: Mapping[str, Any], *, memory: bool = False) -> Section:
     """Return the evidence of an interval, warnings, and the nearest measured runs.
 
     With `memory`, also compare predicted with measured memory.

@@ -14,8 +14,8 @@ from calculon.campaign.goals import TimeSpan
 from calculon.declarations import catalog
 from calculon.declarations.parse import parse_value
 from calculon.documents.served_frontier import AXES, frontier_in
+from calculon.explore.allowed_inputs import MODEL
 from calculon.explore.answers import Answers
-from calculon.explore.offer import MODEL
 from calculon.explore.page_state import State
 from calculon.explore.serving.served_words import DEPLOYMENT, REQUESTS
 from calculon.search.deployments.deployment_search import DeploymentSearch
@@ -128,11 +128,16 @@ def _space(state: State, answers: Answers) -> DeploymentSpace:
 
 
 def _make(
-    state: State, answers: Answers, load: Workload, held: Mapping[str, Any], *, front: bool = False
+    state: State,
+    answers: Answers,
+    load: Workload,
+    held: Mapping[str, Any],
+    *,
+    vary_batch: bool = False,
 ) -> DeploymentSpace:
-    source, system = answers.offer.source(MODEL, state.model), answers.system(state)
+    source, system = answers.allowed.source(MODEL, state.model), answers.system(state)
     model = answers.kept(("model", state.model), lambda: inputs.model(source))
-    return make_space(model, counts(state, load), system, load, None, held, front=front)
+    return make_space(model, counts(state, load), system, load, None, held, vary_batch=vary_batch)
 
 
 def possible(state: State, answers: Answers, name: str) -> list[int]:
@@ -162,7 +167,7 @@ def deployments(state: State, answers: Answers) -> DeploymentSearch:
 
 
 @dataclass(frozen=True)
-class Answered:
+class DisplayedDeployment:
     """Deployment of a page.
 
     Attributes:
@@ -174,24 +179,24 @@ class Answered:
     problem: str = ""
 
 
-def answered(state: State, answers: Answers) -> Answered:
+def displayed_deployment(state: State, answers: Answers) -> DisplayedDeployment:
     """Return the deployment of a page."""
     found = deployments(state, answers)
-    return answers.kept(("answered", key_of(state)), lambda: _answered(found))
+    return answers.kept(("answered", key_of(state)), lambda: _displayed_deployment(found))
 
 
-def _answered(found: DeploymentSearch) -> Answered:
+def _displayed_deployment(found: DeploymentSearch) -> DisplayedDeployment:
     if len(found):
-        return Answered(found[0])
+        return DisplayedDeployment(found[0])
     why = str(found.why)
     if found.nearest is None:
-        return Answered(None, why)
+        return DisplayedDeployment(None, why)
     tried = found.space
     try:
         one = tried.deployment(found.nearest)
-        return Answered(serve(tried.model, one, tried.system, tried.workload), why)
+        return DisplayedDeployment(serve(tried.model, one, tried.system, tried.workload), why)
     except Infeasible:
-        return Answered(None, why)
+        return DisplayedDeployment(None, why)
 
 
 def frontier(state: State, answers: Answers) -> Mapping[str, Any]:
@@ -212,7 +217,7 @@ def _frontier(state: State, answers: Answers) -> Mapping[str, Any]:
     load = replace(
         load, rate=None, users=None, think=pause
     )  # no fixed load, so that every batch is tried
-    tried = _make(state, answers, load, fixed(state), front=True)
+    tried = _make(state, answers, load, fixed(state), vary_batch=True)
     return frontier_in(searched(tried, pareto=AXES))
 
 

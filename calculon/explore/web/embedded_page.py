@@ -116,15 +116,15 @@ def explore(
         'model=llama3-8B&system=h100_80g_sxm&procs=64&view=machine'
     """
     require("explore")
+    from calculon.explore.allowed_inputs import AllowedInputs
     from calculon.explore.answers import Answers
-    from calculon.explore.offer import Offer
-    from calculon.explore.web.first_page import first_page
-    from calculon.explore.web.guard import NOTEBOOKS, names_of
+    from calculon.explore.web.initial_state import initial_state
     from calculon.explore.web.page_server import app
+    from calculon.explore.web.security import NOTEBOOKS, names_of
 
-    answers = Answers(Offer(os.fspath(model), os.fspath(system)))
+    answers = Answers(AllowedInputs(os.fspath(model), os.fspath(system)))
     asked = [(name, str(value)) for name, value in {"procs": procs, **words}.items()]
-    first = first_page(answers, asked, mine)
+    first = initial_state(answers, asked, mine)
     page = app(answers, first, names_of(HOST), NOTEBOOKS)
     return ExplorePage(page, first.link(), port)
 
