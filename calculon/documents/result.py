@@ -18,7 +18,7 @@ from calculon.declarations.statistics import (
     OFFLOADS,
     memory_by_kind,
 )
-from calculon.render.digits import LEAST_SPREAD, WITHOUT_INTERVAL, Digits
+from calculon.render.digits import MIN_SPREAD, WITHOUT_INTERVAL, Digits
 
 Stats = Mapping[str, float | None]
 
@@ -234,7 +234,7 @@ class Result:
             return Digits(WITHOUT_INTERVAL)
         # Half the width, relative to the time, is the error that digits should show.
         width = self.interval["high"] - self.interval["low"]
-        return Digits(max(width / 2 / self.value("total_time"), LEAST_SPREAD))
+        return Digits(max(width / 2 / self.value("total_time"), MIN_SPREAD))
 
     def value(self, name: str) -> float:
         """Return a statistic; one without a value, or of another edition, counts as 0."""

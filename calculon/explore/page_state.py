@@ -65,7 +65,7 @@ EMPTIED = ("where",)
 LONGEST = 200
 """Maximum length of a value in characters."""
 
-MOST_PROCESSORS = 2**24
+MAX_PROCESSORS = 2**24
 
 EXACT = 2**53
 """Limit below which floats represent integers exactly."""
@@ -239,8 +239,8 @@ def _processors(value: str) -> int:
     found = re.fullmatch(r"(\d+)([kK]?)", value.replace(",", "").replace(" ", ""))
     # Addresses may come from anyone: bound the digits before converting.
     count = int(found[1][:12]) * (1024 if found[2] else 1) if found else 0
-    if not 1 <= count <= MOST_PROCESSORS:
-        wanted = f"a number of processors from 1 to {MOST_PROCESSORS:,}, such as 1024 or 1k"
+    if not 1 <= count <= MAX_PROCESSORS:
+        wanted = f"a number of processors from 1 to {MAX_PROCESSORS:,}, such as 1024 or 1k"
         raise SpecError("", Problem("procs", wanted, repr(value)))
     return count
 
