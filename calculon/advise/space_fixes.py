@@ -64,9 +64,9 @@ class SpaceFix:
     Attributes:
         kind: ``memory`` (the least that is enough), ``product`` (memory that processors have), ``processors``,
             ``options``, ``freed``, ``sequence`` or ``batch``.
-        change: What is changed, by name: ``mem1`` and ``mem2`` (bytes of capacity), ``num_procs``, ``batch_size``, or
-            fields of an execution; a field that no longer is held at a value has None.
-        found: The fastest execution that fits then within the risk, or else the fastest, on the system that it fits on.
+        change: Changes by name: ``mem1`` and ``mem2`` (bytes of capacity), ``num_procs``, ``batch_size``, or fields of
+            an execution; None for a field that is no longer fixed.
+        found: Fastest execution within the accepted risk (or else the fastest of all), on the changed system.
     """
 
     kind: str
@@ -84,9 +84,9 @@ def space_fixes(
 ) -> tuple[SpaceFix, ...]:
     """Return the fixes of a space: settings first, sorted by time, and then other machines.
 
-    The kinds that the nearest infeasible executions ask for are tried. If executions fit, but are `unwanted` because
-    they do not meet the condition, only settings and more processors are. Plans have a `risk` of running out of memory
-    that is accepted, if there are such.
+    The nearest infeasible executions determine the kinds of fixes that are tried. If executions fit, but are `unwanted`
+    because they do not meet the condition, only settings and more processors are tried. Plans within the accepted
+    `risk` of running out of memory are preferred.
     """
     search = _SpaceFixSearch(space, nearest, where, risk)
     settings = [*search.freed()]

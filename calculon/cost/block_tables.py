@@ -124,7 +124,7 @@ def block_tables(model: Model, system: System, plan: Plan, edition: Edition) -> 
 
 
 def _machines(system: System, rows: Array) -> list[Array]:
-    """Return the machine of each row as a column that tells rows apart; no column for a single machine."""
+    """Return the machine of each row as a column that distinguishes rows; no column for a single machine."""
     return [rows] if system.variants else []
 
 

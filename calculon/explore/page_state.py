@@ -166,7 +166,7 @@ def read_state(pairs: Iterable[tuple[str, str]], allowed: AllowedInputs, first: 
     Args:
         pairs: Names and values; the last value of a repeated name is used, except for :data:`LISTS`, and empty
             values are ignored, except for :data:`EMPTIED`.
-        offer: Names that may be requested.
+        allowed: Names that may be requested.
         first: Defaults for model, system and processors.
 
     Raises:
@@ -185,7 +185,7 @@ def read_good(
     """Return the valid part of an address, and the problem of every other name.
 
     Args:
-        pairs, offer, first: As in :func:`read_state`.
+        pairs, allowed, first: As in :func:`read_state`.
     """
     given: dict[str, str] = {}
     for name, text in pairs:

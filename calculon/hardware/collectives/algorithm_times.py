@@ -184,7 +184,7 @@ def candidates(system: System, operation: str, group: Group) -> list[str]:
 
 
 def schedule_of(system: System, operation: str, group: Group, name: str) -> Schedule:
-    """Return the schedule of an algorithm in groups that are :func:`able` to use it."""
+    """Return the schedule of an algorithm in groups that can use it (:func:`is_supported`)."""
     return ALGORITHMS[name].schedule(system, group, operation)
 
 
