@@ -92,7 +92,7 @@ class Result:
         layers: The layers of a block.
         stages: Time and memory of each of several pipeline stages.
         interval: Prediction interval of the iteration time: ``level``, and ``low`` and ``high`` in seconds.
-        belief: Evidence of the interval: :class:`~calculon.estimate.validated_runs.Belief` as plain data.
+        belief: Evidence of the interval: :class:`~calculon.estimate.validated_runs.RunEvidence` as plain data.
         residuals: Interval derived from the residuals of a calibrated system alone.
         expert_parts: Time of the parts of a block with experts (:func:`calculon.estimate.operators.expert_parts`).
         context_exchange: Messages of context parallelism
