@@ -27,13 +27,13 @@ from calculon.render.digits import WITHOUT_INTERVAL, Digits
 from calculon.render.document import Block, Cell, Document, Grid, Section, bold, dim, headed
 from calculon.render.texts import edition_and_preset
 
-_MOST_PARTS = 6
+_MAX_PARTS = 6
 """Maximum number of parts of time or memory on the page."""
 
-_MOST_STAGES = 4
+_MAX_STAGES = 4
 """Number of groups of stages up to which each has a line; otherwise only the fullest is shown."""
 
-_LEAST_SHARE = 0.001
+_MIN_SHARE = 0.001
 """Smallest share of the time that is shown as a part, or as a change of one."""
 
 _ANOTHER = {
@@ -142,18 +142,18 @@ class _WhyPage:
         groups = _alike(stages, tier)
         rows = []
         # With many groups only the fullest matters for fitting.
-        for group in groups if len(groups) <= _MOST_STAGES else groups[:1]:
+        for group in groups if len(groups) <= _MAX_STAGES else groups[:1]:
             figures = (text(group[0]) for text in columns.values())
             rows.append((_numbers(group), *figures, self._parts(group[0], tier)))
         kinds = ("left", *["right"] * len(columns), "text")
         grid = headed(kinds, ("", *columns, "contents"), rows)
-        return _section(title, remark, grid, *[rest] * (len(groups) > _MOST_STAGES))
+        return _section(title, remark, grid, *[rest] * (len(groups) > _MAX_STAGES))
 
     def _parts(self, stage: StageNeed, tier: int) -> str:
         """Return the contents of a stage's memory."""
         items = list(stage.parts[tier - 1].items())
-        shown = [f"{kind} {self.digits.gib(size)}" for kind, size in items[:_MOST_PARTS]]
-        if rest := sum(size for _, size in items[_MOST_PARTS:]):
+        shown = [f"{kind} {self.digits.gib(size)}" for kind, size in items[:_MAX_PARTS]]
+        if rest := sum(size for _, size in items[_MAX_PARTS:]):
             shown.append(f"the rest {self.digits.gib(rest)}")
         return ", ".join(shown)
 
@@ -204,7 +204,7 @@ class _WhyPage:
         """Return the largest parts of the time."""
         total = result.value("total_time")
         parts = sorted(result.times().items(), key=lambda one: -one[1])
-        shown = [(name, time) for name, time in parts if time > _LEAST_SHARE * total][:_MOST_PARTS]
+        shown = [(name, time) for name, time in parts if time > _MIN_SHARE * total][:_MAX_PARTS]
         seconds = self.digits.seconds([time for _, time in shown], total)
         rows = []
         for (name, time), text in zip(shown, seconds, strict=True):
@@ -284,7 +284,7 @@ def percent_more(longer: float) -> str:
     >>> percent_more(0.0693), percent_more(-0.031), percent_more(0.00004), percent_more(1.524)
     ('+6.9 %', '-3.1 %', '0.0 %', '+152 %')
     """
-    if abs(longer) < _LEAST_SHARE / 2:
+    if abs(longer) < _MIN_SHARE / 2:
         return "0.0 %"
     return f"{longer * 100:+.0f} %" if abs(longer) >= 1 else f"{longer * 100:+.1f} %"
 
