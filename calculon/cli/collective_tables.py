@@ -152,7 +152,7 @@ def page(asked: CollectiveQuery) -> tuple[Block, ...]:
     name, seconds, ranks = str(names[0]), float(best[0]), asked.ranks
     title = f"{asked.title}, {size_text(asked.size)}"
     if ranks == 1:
-        return title, "  time  0 s: one rank alone sends nothing"
+        return title, "  time  0 s: a single rank sends nothing"
     factor = bus_factor(asked.operation, ranks)
     rate = asked.size / seconds
     figures = {

@@ -100,7 +100,7 @@ def _none(found: DeploymentSearch) -> str:
     """Return the reason why no deployment of a search is on the frontier."""
     if found.why.needed is not None:
         return "none fits in memory"
-    return "none keeps the limits" if found.why.reason == "limits" else "no split divides the model"
+    return "none meets the limits" if found.why.reason == "limits" else "no split divides the model"
 
 
 def _check_saturated(load: Workload) -> None:
