@@ -142,8 +142,8 @@ def ties_in_words(alike: int, among: int, simplest: str) -> str:
     """
     if alike == 1:
         return "The fastest is clearly faster than all others, judging by measured runs of similar plans"
-    told = f"~ {alike} of {among}, including the fastest, are too close to call"
-    return f"{told}, judging by measured runs of similar plans; the simplest: {simplest}"
+    text = f"~ {alike} of {among}, including the fastest, are too close to call"
+    return f"{text}, judging by measured runs of similar plans; the simplest: {simplest}"
 
 
 def nearest_table(runs: Sequence[Mapping[str, Any]]) -> Table:

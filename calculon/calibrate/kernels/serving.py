@@ -156,8 +156,8 @@ def _decode_law(
         law = DecodeAttention(
             efficiency=efficiency, key_tile=key_tile, tail=tail, multiprocessors=multiprocessors
         )
-        found: Seconds = floor + law.reading(batch, keys, kv_heads, key_bytes, other, bandwidth)
-        return found
+        result: Seconds = floor + law.reading(batch, keys, kv_heads, key_bytes, other, bandwidth)
+        return result
 
     return times
 
@@ -186,8 +186,8 @@ def _reduce(table: pd.DataFrame, gpu: str, system: System) -> KernelFit | None:
     def times(constants: Array) -> Seconds:
         *steps, share = constants.tolist()
         latency = LatencyByRanks(ranks, tuple(np.cumsum(steps).tolist()))
-        found: Seconds = SmallReduce(latency=latency, efficiency=share).time(size, members, port)
-        return found
+        result: Seconds = SmallReduce(latency=latency, efficiency=share).time(size, members, port)
+        return result
 
     kept = held_out(pd.DataFrame({"op": rows.op, "bytes": np.log2(rows.bytes).round().astype(int)}))
     unknowns = [_LATENCY, *([_MORE] * (len(ranks) - 1)), _SHARE]
@@ -233,12 +233,12 @@ def _solved(
     start, low, high = np.log(np.array(unknowns, dtype=float).T)
 
     def errors(at: Array) -> Array:
-        found: Array = np.log(law_of(np.exp(at)) / seconds)[used]
-        return found
+        result: Array = np.log(law_of(np.exp(at)) / seconds)[used]
+        return result
 
     at = least_squares(errors, start, bounds=(low, high), loss="soft_l1", f_scale=_SCALE).x
-    found: list[float] = np.exp(at).tolist()
-    return found
+    result: list[float] = np.exp(at).tolist()
+    return result
 
 
 def _rows(group: str, measured: Seconds, predicted: Seconds, kept: Array) -> pd.DataFrame:
