@@ -219,7 +219,7 @@ class _WhyPage:
         if not found:
             return _section("What would be faster", "no change of one or two fields")
         words = ", and the best two" if len(found) > 1 else "; no pair saves more"
-        table = self._changes(found, "against now")
+        table = self._changes(found, "vs. now")
         return _section("What would be faster", f"the best change{words}", table)
 
     def _options(self) -> Section:
@@ -234,9 +234,9 @@ class _WhyPage:
             option = f"{one.field}={plain(one.value)}"
             note = _needed(one.reason) or _risk(one.fits)
             rows.append((option, plain(one.without), time, memory, dim(note)))
-        titles = ("option", "set back to", "time", "memory", "")
+        titles = ("option", "reset to", "time", "memory", "")
         grid = headed(("left", "left", "right", "right", "text"), titles, rows)
-        return _section(title, "each set back by itself", grid)
+        return _section(title, "each reset separately", grid)
 
 
 def _section(title: str, remark: str, *blocks: Block) -> Section:

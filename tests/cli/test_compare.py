@@ -136,7 +136,7 @@ SAME = {"longer": 0, "margin": 0, "probability": 0.5, "told_apart": False}
 def test_results_that_are_not_told_apart_say_so(run, other):
     near = run("compare", TODAY, other(data_par_overlap=False))
     assert near.out.count("Intervals of the time (90 %): A ") == 1
-    assert re.search(r"\n(A and B are not distinguishable, )?[AB] is faster in ", near.out)
+    assert re.search(r"\n(A and B are too close to call, )?[AB] is faster in ", near.out)
     same = json.loads(run("compare", TODAY, other(), "-f", "json").out)
     assert same["orders"]["B"] == SAME
     assert all(one["interval"]["low"] < one["interval"]["high"] for one in same["results"])

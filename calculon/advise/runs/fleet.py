@@ -375,7 +375,7 @@ class FleetAnswer(WithMfu[Array]):
         asked = {one["field"] for one in self._limits}
         tried = {}
         if DEADLINE in asked:
-            tried["cheapest in time"] = self.in_time
+            tried["cheapest that meets the deadline"] = self.in_time
         if asked - {DEADLINE}:
             tried["fastest within the budget"] = self.in_budget
         found = []
@@ -391,7 +391,9 @@ class FleetAnswer(WithMfu[Array]):
         if self.further is not None:
             days, usd = _of(self.further, "days"), self.further.figures["usd"]
             money = "" if usd is None else f", {scaled(usd, digits=2)} USD"
-            found.append(f"{point_name(self.further)} would be in time: {days:,.1f} d{money}")
+            found.append(
+                f"{point_name(self.further)} would meet the deadline: {days:,.1f} d{money}"
+            )
         return tuple(found)
 
     @property
