@@ -142,7 +142,7 @@ def test_a_file_changes_a_preset(tmp_path):
     usual = execution({"base": "megatron-lm"} | SHORT)
     assert execution(SHORT, preset=str(mine)) == replace(usual, ce_impl="fused")
     (tmp_path / "plan.json").write_text(json.dumps({"base": "mine.json"} | SHORT))
-    found = inputs.asked_execution(str(tmp_path / "plan.json"))
+    found = inputs.resolve_execution(str(tmp_path / "plan.json"))
     assert found.execution == replace(usual, ce_impl="fused")
     assert (found.preset.name, found.preset.family) == ("mine", "megatron-lm")
     with pytest.raises(SpecError, match=r"none\.json: expected a preset"):

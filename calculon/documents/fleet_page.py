@@ -10,7 +10,7 @@ from calculon.declarations.origin import stated_name
 from calculon.declarations.plan_words import degrees_words, plan_words
 from calculon.declarations.statistics import FITS
 from calculon.documents.campaign_words import tokens_words
-from calculon.documents.how_sure import TIGHT, risk_words, with_risk
+from calculon.documents.confidence import TIGHT, risk_words, with_risk
 from calculon.documents.page_title import titled
 from calculon.documents.run_defaults import defaults_section, price_words, run_rows
 from calculon.render.digits import Digits

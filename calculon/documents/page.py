@@ -10,10 +10,10 @@ from typing import Any
 
 from calculon.base.units import duration
 from calculon.declarations.axes import FURTHER_AXES
+from calculon.documents.confidence import ABOVE, TIGHT, confidence_section, remarks, short_basis
 from calculon.documents.context_section import context_section
 from calculon.documents.expert_section import experts_section
 from calculon.documents.figures_group import figures_section
-from calculon.documents.how_sure import ABOVE, TIGHT, how_sure_section, remarks, short_basis
 from calculon.documents.layer_table import by_kind, layers_section
 from calculon.documents.page_title import titled
 from calculon.documents.rank_group_table import groups_section
@@ -93,7 +93,7 @@ def estimate_page(result: Result) -> Document:
     label = "interval" if result.interval is None else "kernels alone"
     parts = (
         key_figures(result),
-        result.belief and how_sure_section(result.belief, memory=True),
+        result.belief and confidence_section(result.belief, memory=True),
         result.residuals and _interval(result.residuals, label),
         figures_section(result) if "mfu" in result.stats else None,
         SideBySide(tuple(tuple(filter(None, column)) for column in columns), SIDE_BY_SIDE),

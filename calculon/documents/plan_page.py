@@ -21,14 +21,10 @@ from calculon.declarations.plan_words import (
 from calculon.declarations.presets import plain
 from calculon.declarations.spellings.precisions import precision_word
 from calculon.declarations.statistics import FITS, mfu_name
-from calculon.documents.context_section import context_section
-from calculon.documents.estimate_result import result_of
-from calculon.documents.expert_section import experts_section
-from calculon.documents.headline import headline
-from calculon.documents.how_sure import (
+from calculon.documents.confidence import (
     ABOVE,
     WHY_TIED,
-    how_sure_section,
+    confidence_section,
     none_within,
     order_in_words,
     risk_words,
@@ -36,6 +32,10 @@ from calculon.documents.how_sure import (
     short_remark,
     with_risk,
 )
+from calculon.documents.context_section import context_section
+from calculon.documents.estimate_result import result_of
+from calculon.documents.expert_section import experts_section
+from calculon.documents.headline import headline
 from calculon.documents.page_title import borrowed_words, titled
 from calculon.documents.plans_table import digits_of, duration_between
 from calculon.documents.result import Result
@@ -198,7 +198,7 @@ class _PlanPage:
         yield from (self._counts(), self._mine(), self._waterfall(), self._settings())
         if "belief" in self.answer:
             # The remark is already below the headline.
-            yield how_sure_section({**self.answer["belief"], "remark": ""})
+            yield confidence_section({**self.answer["belief"], "remark": ""})
         if self.asked["tokens"]:
             price = self.plans["0"]["training"]["price"] if self.plans else None
             prices = [] if price is None else [price]

@@ -15,8 +15,8 @@ from calculon.declarations.origin import stated_name
 from calculon.declarations.plan_words import plan_words
 from calculon.declarations.presets import plain
 from calculon.declarations.statistics import RISK
+from calculon.documents.confidence import risk_words
 from calculon.documents.estimate_result import result_of
-from calculon.documents.how_sure import risk_words
 from calculon.documents.page import GROUP_COLORS, PARTS
 from calculon.documents.page_title import titled
 from calculon.documents.result import Result
@@ -41,15 +41,15 @@ _ANOTHER = {
 }
 
 
-def why_page(found: Why) -> Document:
+def why_page(analysis: Why) -> Document:
     """Return the page of an explanation."""
-    result = None if found.estimate is None else result_of(found.estimate)
-    page = _WhyPage(found, result)
-    lead: list[Block] = [plan_words(page.fields, found.preset.usual(page.fields))]
-    if found.unread:
-        values = ", ".join(f"{name}={plain(value)}" for name, value in found.unread.items())
+    result = None if analysis.estimate is None else result_of(analysis.estimate)
+    page = _WhyPage(analysis, result)
+    lead: list[Block] = [plan_words(page.fields, analysis.preset.usual(page.fields))]
+    if analysis.unread:
+        values = ", ".join(f"{name}={plain(value)}" for name, value in analysis.unread.items())
         lead.append(dim(f"assumed instead: {values}"))
-    asked = found.question
+    asked = analysis.question
     terms = f"edition {edition_and_preset(asked)}"
     parts = page.broken() if result is None else page.running(result)
     return titled(page.title(), terms, asked["system"], lead=tuple(lead), parts=parts)
@@ -58,10 +58,10 @@ def why_page(found: Why) -> Document:
 class _WhyPage:
     """Builder of the page of an explanation."""
 
-    def __init__(self, found: Why, result: Result | None):
-        self.found, self.result = found, result
-        self.fields = found.execution.to_dict()
-        published = found.execution.edition == PUBLISHED
+    def __init__(self, analysis: Why, result: Result | None):
+        self.found, self.result = analysis, result
+        self.fields = analysis.execution.to_dict()
+        published = analysis.execution.edition == PUBLISHED
         self.digits = result.digits if result else Digits(0.0 if published else WITHOUT_INTERVAL)
 
     def title(self) -> str:

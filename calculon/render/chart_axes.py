@@ -110,14 +110,14 @@ def count_axis(label: str, values: Sequence[float]) -> Axis:
 
 
 def widened(
-    values: Sequence[float], room: float = 0.05, *, log: bool = False
+    values: Sequence[float], padding: float = 0.05, *, log: bool = False
 ) -> tuple[float, float]:
     """Return the ends of an axis with a margin around the values, as a share of their range."""
     low, high = min(values), max(values)
     if log:
-        factor = (high / low) ** room if high > low else 1.5
+        factor = (high / low) ** padding if high > low else 1.5
         return low / factor, high * factor
-    margin = room * (high - low) or 0.5
+    margin = padding * (high - low) or 0.5
     return low - margin, high + margin
 
 
@@ -127,14 +127,14 @@ def value_axis(
     values: Sequence[float],
     *,
     ratio: float = math.inf,
-    room: float = 0.06,
+    padding: float = 0.06,
 ) -> Axis:
     """Return an axis that starts at 0, or a logarithmic axis if largest over smallest value exceeds `ratio`."""
     low, high = min(values), max(values)
     if low > 0 and ratio * low < high:
-        return log_axis(label, unit, values, room=room)
-    start = 0.0 if low >= 0 else low - room * (high - low)
-    return Axis(label=label, unit=unit, limits=(start, high + room * (high - start) or 1.0))
+        return log_axis(label, unit, values, padding=padding)
+    start = 0.0 if low >= 0 else low - padding * (high - low)
+    return Axis(label=label, unit=unit, limits=(start, high + padding * (high - start) or 1.0))
 
 
 def log_axis(
@@ -142,12 +142,12 @@ def log_axis(
     unit: str,
     values: Sequence[float],
     *,
-    room: float = 0.06,
+    padding: float = 0.06,
     most: int = _MOST_TICKS,
     form: Callable[[float], str] = plain,
 ) -> Axis:
     """Return a logarithmic axis around values, with a limited number of ticks."""
-    low, high = widened(values, room, log=True)
+    low, high = widened(values, padding, log=True)
     ticks = tuple((tick, form(tick)) for tick in log_ticks(low, high, most))
     return Axis(label=label, unit=unit, scale="log", limits=(low, high), ticks=ticks)
 

@@ -12,7 +12,7 @@ from calculon.advise.in_words import plan_in_words
 from calculon.advise.planning import plan
 from calculon.cli.commands.optimal_execution import _SHOWN, _more
 from calculon.declarations.statistics import BOUNDS, RISK
-from calculon.documents.how_sure import none_within
+from calculon.documents.confidence import none_within
 from calculon.render.digits import Digits
 from calculon.search import task
 from calculon.search.driver import SearchResult, search

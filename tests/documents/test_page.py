@@ -13,11 +13,11 @@ from calculon.declarations.execution import Execution
 from calculon.declarations.fields import spec_fields
 from calculon.declarations.model import Model
 from calculon.declarations.statistics import ALL_PARTS_OF_TIME
+from calculon.documents.confidence import ABOVE, OUTSIDE, remarks
 from calculon.documents.context_section import context_lines
 from calculon.documents.estimate_result import result_of
 from calculon.documents.expert_section import expert_lines, rows_text
 from calculon.documents.figures_group import DROPPED
-from calculon.documents.how_sure import ABOVE, OUTSIDE, remarks
 from calculon.documents.model_details import details
 from calculon.documents.page import GROUP_COLORS, PARTS, estimate_page
 from calculon.documents.result import Result

@@ -6,9 +6,9 @@ import pytest
 
 import calculon
 from calculon.advise.planning import plan
+from calculon.documents.confidence import chance, order_in_words
 from calculon.documents.estimate_result import result_of
 from calculon.documents.expert_section import experts_section
-from calculon.documents.how_sure import chance, order_in_words
 from calculon.documents.plan_page import _percent, changed_words, plan_page
 from calculon.estimate.comparison_confidence import MOST_TIED
 from tests.documents.drawing import drawn, flat

@@ -8,7 +8,7 @@ import pytest
 import calculon
 from calculon.advise.replanned import CapacitySweep, Replanned, Step
 from calculon.base.units import GIB
-from calculon.documents.how_sure import risk_words
+from calculon.documents.confidence import risk_words
 from calculon.documents.sensitivity_page import SHOWN, sensitivity_page
 from calculon.inputs import Changed
 from calculon.render.bars import TwoSided

@@ -4,7 +4,7 @@ import pytest
 
 from calculon.base.errors import REASONS
 from calculon.base.units import GIB
-from calculon.documents.how_sure import ties_in_words
+from calculon.documents.confidence import ties_in_words
 from calculon.documents.winners import (
     reasons_table,
     winners_table,

@@ -82,14 +82,16 @@ def _add_options(parser: Parser) -> None:
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
     """Estimate the collective, and print or write the result."""
-    from calculon.cli.collective_tables import Asked, curves, page, sizes_table
+    from calculon.cli.collective_tables import CollectiveQuery, curves, page, sizes_table
     from calculon.inputs import system
 
     sizes = _sizes(arguments)
     _check_output(arguments, len(sizes) > 1)
     machine = system(with_changes(arguments.changes, system=arguments.system)["system"])
     group = place(machine, arguments.ranks, arguments.per_node)
-    asked = Asked(machine, arguments.operation, group, _algorithm(arguments), arguments.size)
+    asked = CollectiveQuery(
+        machine, arguments.operation, group, _algorithm(arguments), arguments.size
+    )
     if asked.name and (reason := obstacle(machine, group, asked.name, asked.operation)):
         raise Infeasible("collective", reason)
     output = arguments.output

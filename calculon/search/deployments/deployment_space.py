@@ -110,7 +110,7 @@ class DeploymentSpace:
         model, system, workload: The served model, its system, and the workload.
         counts: Processor counts.
         fix, add: Values by field: the only ones to try, and additional ones.
-        front: True to try batches that the load does not determine: a load that states neither a rate nor users.
+        vary_batch: True to try batches that the load does not determine: a load that states neither a rate nor users.
         apart: True to try also disaggregated deployments with a separate prefill pool.
     """
 
@@ -120,7 +120,7 @@ class DeploymentSpace:
     counts: tuple[int, ...]
     fix: Mapping[str, Values]
     add: Mapping[str, Values]
-    front: bool = False
+    vary_batch: bool = False
     apart: bool = False
 
     @cached_property
@@ -329,7 +329,7 @@ class DeploymentSpace:
         budgets = self._sizes("token_budget", one if of_pools else BUDGETS)
         if record.batching == STATIC:  # without mixed passes the budget has no effect
             budgets = budgets[:1]
-        free = self.front and self.workload.kind == SATURATED
+        free = self.vary_batch and self.workload.kind == SATURATED
         caps = self._sizes("max_batch", CAPS if free else CAPS[:1])
         others = [self._sizes(name, (FIELDS[name].default,)) for name in SCHEDULING[2:]]
         rows = 1 + (record.draft_tokens or 0)

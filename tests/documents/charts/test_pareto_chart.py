@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from calculon.base.units import GIB
-from calculon.cli.plot_curves import asked_front as asked
+from calculon.cli.plot_curves import requested_pareto as asked
 from calculon.documents.charts.pareto_chart import (
     Pareto,
     PlanPoint,
@@ -53,7 +53,7 @@ def test_a_large_space_gives_its_front_only(front, monkeypatch):
     monkeypatch.setattr("calculon.cli.plot_curves.SMALL", 10)
     few = found()
     assert not few.complete
-    assert np.array_equal(few.columns[:, few.front], front.columns[:, front.front])
+    assert np.array_equal(few.columns[:, few.optimal], front.columns[:, front.front])
     assert few.names == front.names
     assert len(pareto(few).panels[0].marks) == 2
 

@@ -35,7 +35,7 @@ def remarks(belief: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield TIGHT, belief["memory"]["remark"]
 
 
-def how_sure_section(belief: Mapping[str, Any], *, memory: bool = False) -> Section:
+def confidence_section(belief: Mapping[str, Any], *, memory: bool = False) -> Section:
     """Return the evidence of an interval, warnings, and the nearest measured runs.
 
     With `memory`, also compare predicted with measured memory.
@@ -142,8 +142,8 @@ def ties_in_words(alike: int, among: int, simplest: str) -> str:
     """
     if alike == 1:
         return "The fastest is distinguishable from all others by measured runs of similar plans"
-    told = f"~ {alike} of {among}, with the fastest, are not distinguishable by measured runs of similar plans"
-    return f"{told}; the simplest: {simplest}"
+    text = f"~ {alike} of {among}, with the fastest, are not distinguishable by measured runs of similar plans"
+    return f"{text}; the simplest: {simplest}"
 
 
 def nearest_table(runs: Sequence[Mapping[str, Any]]) -> Table:
