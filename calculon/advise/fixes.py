@@ -421,16 +421,14 @@ class FixSearch:
     def faster(self, now: float) -> tuple[Fix, ...]:
         """Return the change that saves most time, and the best pair of changes if it saves more.
 
-        Changes that are less likely to fit than both recommended plans and the present execution are skipped.
+        Changes whose risk of running out of memory exceeds that of recommended plans are skipped.
 
         Args:
             now: Seconds per step of the execution.
         """
         found: list[Fix] = []
-        # `fmin` ignores NaN: an unknown probability sets no limit.
-        least = np.fmin(1 - RISK, self.near.unchanged.fits[0])
         for table in (self.single, self.pairs):
-            good = table.runs & table.real & table.practised & ~(table.fits < least)
+            good = table.runs & table.real & table.practised & ~table.risky
             rows = np.flatnonzero(good)
             if not len(rows):
                 continue
