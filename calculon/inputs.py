@@ -23,12 +23,12 @@ from calculon.declarations.model import Model
 from calculon.declarations.named_values import CORRECTED
 from calculon.declarations.origin import Origin, digest_of, released_types, titled
 from calculon.declarations.overlay import BASE
-from calculon.declarations.override import override
+from calculon.declarations.override import override, paths_to
 from calculon.declarations.paths import no_path, steps_of
 from calculon.declarations.presets import COMMON, Preset, causes, filled, find_preset, usual_preset
 from calculon.declarations.result_selection import FURTHER_COLUMNS, TABLE
 from calculon.declarations.run_figures import RUN_FIGURES
-from calculon.declarations.spellings.plan_pairs import is_plan, whole_plan
+from calculon.declarations.spellings.plan_pairs import is_plan, is_worded, pairs_of, whole_plan
 from calculon.declarations.statistics import CorrectedStats
 from calculon.hardware.system import System
 
@@ -97,9 +97,9 @@ def system(source: Source | System) -> System:
 def _decoded(argument: str, record: type[Model] | type[System], source: Any) -> Model | System:
     """Return a model or system with its origin."""
     raw, file, origin, _ = _load(argument, record, source)
-    found = decode(record, raw, file, name=titled(origin.name, origin.changes))
-    object.__setattr__(found, "origin", origin)
-    return found
+    result = decode(record, raw, file, name=titled(origin.name, origin.changes))
+    object.__setattr__(result, "origin", origin)
+    return result
 
 
 def execution(
@@ -166,13 +166,13 @@ def resolve_execution(
 
 
 def in_fields(source: Any, model: Model | None, system: System | None) -> Any:
-    """Return a plan in pairs as a mapping of fields; return any other source unchanged."""
+    """Return a plan in pairs, or a mapping with words of plans, as a mapping of fields; any other source unchanged."""
     if isinstance(source, Changed):
         return replace(source, source=in_fields(source.source, model, system))
-    if model is None or not is_plan(source):
+    if model is None or not (is_plan(source) or is_worded(source)):
         return source
     family = "" if system is None else system.provenance.family
-    return whole_plan(source, model.seq_size, partial(usual_preset, family, model=model))
+    return whole_plan(pairs_of(source), model.seq_size, partial(usual_preset, family, model=model))
 
 
 STAND_INS: Mapping[str, Any] = dict.fromkeys((*STATED_DEGREES, "batch_size"), 1)
@@ -348,7 +348,10 @@ def owner(
         if name in fields[kind]:
             raise SpecError(place, _not_here(path, kind, path, kinds))
     known = [*kinds, *(one for kind in kinds for one in fields[kind])]
-    hint = nearest(name, known) or "see: calculon describe " + kinds[0]
+    nested = [one for kind in kinds if kind in _SPECS for one in paths_to(_SPECS[kind], name)]
+    hint = (
+        f"did you mean '{nested[0]}'?" if nested else nearest(name, known)
+    ) or "see: calculon describe " + kinds[0]
     wanted = f"a field of the {_listed(kinds)}"
     raise SpecError(place, Problem(path, wanted, repr(name), hint))
 
@@ -380,7 +383,7 @@ def sources_in(question: Mapping[str, Any], path: str) -> dict[str, Source]:
         question: The question of a result.
         path: The file that contains it.
     """
-    found: dict[str, Source] = {}
+    result: dict[str, Source] = {}
     for argument in ("model", "system"):
         known = question.get(argument)
         if not isinstance(known, Mapping):
@@ -388,12 +391,12 @@ def sources_in(question: Mapping[str, Any], path: str) -> dict[str, Source]:
         source, changes = str(known.get("source") or known.get("name") or ""), known.get("set")
         next_to_result = Path(path).parent / source
         if source in catalog.names(argument) or (source and Path(source).is_file()):
-            found[argument] = source
+            result[argument] = source
         elif source and next_to_result.is_file():
-            found[argument] = str(next_to_result)
-        if argument in found and changes and isinstance(changes, Mapping):
-            found[argument] = Changed(cast("str", found[argument]), changes)
-    return found
+            result[argument] = str(next_to_result)
+        if argument in result and changes and isinstance(changes, Mapping):
+            result[argument] = Changed(cast("str", result[argument]), changes)
+    return result
 
 
 def check_columns(names: Iterable[object], file: str) -> None:

@@ -23,7 +23,7 @@ from calculon.declarations.spellings import (
     tokens,
 )
 from calculon.declarations.statistics import RISK
-from calculon.declarations.usual_batch import asked_batch
+from calculon.declarations.usual_batch import requested_batch
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.search.request import check_one_stretch, default_preset, with_sequences
@@ -243,17 +243,17 @@ def _framework(preset: str | None, usual: str, assumed: dict[str, str]) -> Prese
     if preset is None:
         assumed["--preset"] = usual
         return find_preset(usual)
-    found = find_preset(preset)
-    if found.published:
+    result = find_preset(preset)
+    if result.published:
         wanted = f"a framework, or {COMMON}, because plans use edition {CORRECTED}"
         hint = "calculon llm-optimal-execution searches with the published presets"
         raise SpecError("plan", Problem("preset", wanted, preset, hint))
-    return found
+    return result
 
 
 def _batch(batch: int | str | None, length: int, procs: int, assumed: dict[str, str]) -> int:
     """Return the sequences per step: as stated, or from the usual number of tokens."""
-    sequences = asked_batch(batch, procs, length)
+    sequences = requested_batch(batch, procs, length)
     if batch is None:
         assumed["--batch"] = f"{sequences:,} sequences"
     return sequences

@@ -201,9 +201,10 @@ class FixSearch:
     def pairs(self) -> NeighborTable:
         """Neighbors with two changes, without pairs in which one change is idle."""
         choices, plan, codes = self._pair_codes
-        # If one change of a pair is idle and the other is legal alone, the pair saves no more than
-        # the other change alone.
-        spared = (self._idle[choices] & self.single.legal[choices[:, ::-1]]).any(axis=1)
+        # If one change of a pair is idle and the other is possible alone, the pair saves no more
+        # than the other change alone.
+        alone = self.single.legal & self.single.real
+        spared = (self._idle[choices] & alone[choices[:, ::-1]]).any(axis=1)
         codes = np.where(spared & (codes == 0), NOT_TRIED, codes)
         return self.near.evaluate(self.changes, choices, plan, codes)
 
@@ -239,6 +240,8 @@ class FixSearch:
             return np.zeros(len(self.changes), bool)
         found, now = self.single, self._now
         no_less = (found.memory >= now.memory).all(axis=0) & ~(found.time < now.time)
+        if now.runs[0]:  # a change that exceeds the memory may save time next to one that frees it
+            no_less &= found.runs
         return self._switched & found.legal & found.real & no_less
 
     @cached_property
@@ -287,7 +290,7 @@ class FixSearch:
 
     def _add(
         self,
-        found: dict[frozenset[str], Fix],
+        fixes: dict[frozenset[str], Fix],
         tables: Iterator[NeighborTable],
         asks: Collection[str],
     ) -> None:
@@ -295,15 +298,15 @@ class FixSearch:
 
         If a table has more than the remaining places, its fastest usual neighbor gets the last place.
         """
-        while len(found) < SHOWN and (table := next(tables, None)) is not None:
+        while len(fixes) < SHOWN and (table := next(tables, None)) is not None:
             sets: dict[frozenset[str], int] = {}
             for row in table.first_of_fields(table.in_order):
                 fields = table.fields(row)
                 # A superset of the fields of a usual fix only adds changes that are not needed.
-                needless = (fields > fewer and one.practised for fewer, one in found.items())
-                if fields not in found and not any(needless):
+                needless = (fields > fewer and one.practised for fewer, one in fixes.items())
+                if fields not in fixes and not any(needless):
                     sets[fields] = row
-            places = SHOWN - len(found)
+            places = SHOWN - len(fixes)
             chosen = [*sets][:places]
             usual = [
                 fields
@@ -313,16 +316,16 @@ class FixSearch:
             if len(sets) > places > 1 and usual:
                 fastest = min(usual, key=lambda fields: table.sample_times[sets[fields]])
                 chosen = chosen if fastest in chosen else [*chosen[:-1], fastest]
-            found |= {fields: self.fix(table, sets[fields]) for fields in chosen}
-            if _enough(found, asks):
+            fixes |= {fields: self.fix(table, sets[fields]) for fields in chosen}
+            if _enough(fixes, asks):
                 return
 
-    def _with_batch(self, found: Sequence[Fix]) -> Iterator[Fix]:
+    def _with_batch(self, fixes: Sequence[Fix]) -> Iterator[Fix]:
         """Yield another batch that needs fewer changes, if a broken rule names the batch."""
         named = any("batch_size" in one.fields for one in self.broken)
-        if not named or not found or found[0].asks_for_another:
+        if not named or not fixes or fixes[0].asks_for_another:
             return
-        for table in self._batches(min(len(found[0].changes), MOST_CHANGES) - 1):
+        for table in self._batches(min(len(fixes[0].changes), MOST_CHANGES) - 1):
             for row in table.in_order[:1]:
                 yield self.fix(table, row)
                 return
@@ -438,9 +441,9 @@ class FixSearch:
         return tuple(found)
 
 
-def _enough(found: Mapping[frozenset[str], Fix], asks: Collection[str]) -> bool:
+def _enough(fixes: Mapping[frozenset[str], Fix], asks: Collection[str]) -> bool:
     """Return True if one fix with one of these `asks_for_another` values follows practice and has little risk."""
-    several = (one for one in found.values() if one.asks_for_another in asks)
+    several = (one for one in fixes.values() if one.asks_for_another in asks)
     return any(one.practised and not one.risky for one in several)
 
 

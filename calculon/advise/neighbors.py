@@ -215,17 +215,17 @@ def _known(name: str, model: Model, execution: Execution) -> bool:
 
 def _options(model: Model, execution: Execution) -> list[str]:
     """Return the fields whose named values are tried."""
-    found = [name for name in SWITCHES if _known(name, model, execution)]
-    if execution.zero_stage != "auto" and "optimizer_sharding" in found:
-        found.remove("optimizer_sharding")  # follows from zero_stage
+    result = [name for name in SWITCHES if _known(name, model, execution)]
+    if execution.zero_stage != "auto" and "optimizer_sharding" in result:
+        result.remove("optimizer_sharding")  # follows from zero_stage
     if execution.mesh_order == "stated":
-        found += [axis.network for axis in PUBLISHED_AXES]
-        found += [
+        result += [axis.network for axis in PUBLISHED_AXES]
+        result += [
             axis.network
             for axis in AXES
             if axis not in PUBLISHED_AXES and getattr(execution, axis.degree) > 1
         ]
-    return found
+    return result
 
 
 _Values = tuple[str, Iterable[Any]]

@@ -27,7 +27,7 @@ from calculon.search.objective import Objective
 from calculon.search.ranking import Best
 from calculon.search.search_result import SearchResult
 from calculon.search.space import Space, Values
-from calculon.search.within_risk import both, search_within_risk
+from calculon.search.within_risk import joined_conditions, search_within_risk
 
 BEST = Objective.parse("sample_rate")
 
@@ -134,7 +134,9 @@ class _SpaceFixSearch:
 
     def _searched(self, space: Space, further: str | None) -> SearchResult:
         """Search for the fastest execution that also meets a further condition."""
-        text = both(None if self.where is None else self.where.expression.text, further)
+        text = joined_conditions(
+            None if self.where is None else self.where.expression.text, further
+        )
         runs = space.campaign is not None
         condition = None if text is None else Condition.parse(text, whole_runs=runs)
         return run(space, Best(BEST, 1, condition))

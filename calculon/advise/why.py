@@ -10,7 +10,7 @@ from calculon.advise.ablations import Ablation, ablations
 from calculon.advise.fixes import COLUMNS, Fix, FixSearch
 from calculon.advise.neighborhood import Neighborhood
 from calculon.advise.stage_needs import StageNeed, stage_needs
-from calculon.base.display import Tabular, columns_of
+from calculon.base.display import WithMfu, columns_of
 from calculon.base.frozen import dataclass
 from calculon.base.units import chance, gib
 from calculon.declarations.execution import Execution
@@ -29,7 +29,7 @@ from calculon.plan.rules.failures import Failure, failures
 
 
 @dataclass(frozen=True)
-class Why(Tabular):
+class Why(WithMfu[float | None]):
     """Why an execution cannot run, or what it owes its time to.
 
     Attributes:
@@ -113,10 +113,8 @@ class Why(Tabular):
             QUESTION: self.question,
         }
 
-    @property
-    def mfu(self) -> float | None:
-        """Model FLOP utilisation of an execution that runs, as :attr:`calculon.Estimate.mfu`; None if it cannot run."""
-        return None if self.estimate is None else self.estimate.mfu
+    def _statistic(self, name: str) -> float | None:
+        return None if self.estimate is None else self.estimate.stats.get(name)
 
     def table(self) -> dict[str, list[Any]]:
         """Return a row for each proposal, or of an execution that runs for each better change.
@@ -195,14 +193,14 @@ def why(
     return _improved(found, search, near)
 
 
-def _improved(found: Why, search: FixSearch, near: Neighborhood) -> Why:
+def _improved(analysis: Why, search: FixSearch, near: Neighborhood) -> Why:
     """Return the analysis of an execution that runs: estimate, better changes, and ablations."""
-    now = estimate(found.model, found.execution, found.system)
+    now = estimate(analysis.model, analysis.execution, analysis.system)
     step = now.stats["total_time"] or 0.0
     return replace(
-        found,
+        analysis,
         estimate=now,
-        better=_compared(search.faster(step), step / found.execution.batch_size),
+        better=_compared(search.faster(step), step / analysis.execution.batch_size),
         contributions=ablations(near),
     )
 

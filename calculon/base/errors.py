@@ -167,15 +167,20 @@ def nearest(name: str, known: Sequence[str]) -> str:
     >>> nearest("mem", ["total_time", "proc_mem_tier1_cap_req", "proc_mem_tier2_cap_req"])
     "did you mean 'proc_mem_tier1_cap_req' or 'proc_mem_tier2_cap_req'?"
     """
+    matches = nearest_names(name, known)
+    *some, last = (f"'{one}'" for one in matches or [""])
+    listed = f"{', '.join(some)} or {last}" if some else last
+    return f"did you mean {listed}?" if matches else ""
+
+
+def nearest_names(name: str, known: Sequence[str]) -> list[str]:
+    """Return the most similar known name, or names that contain a word starting with `name`; empty without any."""
     from difflib import get_close_matches  # imported only for a message
 
     # Matching takes quadratic time: a hostile name must not stall the message.
     if len(name) > _LONGEST_NAME:
-        return ""
-    matches = get_close_matches(name, known, n=1, cutoff=0.6) or _with_part(name, known)
-    *some, last = (f"'{one}'" for one in matches or [""])
-    listed = f"{', '.join(some)} or {last}" if some else last
-    return f"did you mean {listed}?" if matches else ""
+        return []
+    return get_close_matches(name, known, n=1, cutoff=0.6) or _with_part(name, known)
 
 
 def _with_part(name: str, known: Sequence[str]) -> list[str]:

@@ -147,14 +147,14 @@ def disturbed(sizes: Array, seconds: Array) -> Array:
 
     No time that rises with the size explains such a row: something disturbed the measurement.
     """
-    found = np.zeros(len(sizes), bool)
+    result = np.zeros(len(sizes), bool)
     # Two larger messages must be faster, not one: a single fast outlier must not exclude every smaller message.
     fastest = [np.inf, np.inf]  # the two shortest times of larger messages
     order = np.argsort(-sizes)
     for rows in np.split(order, np.flatnonzero(np.diff(sizes[order])) + 1):
-        found[rows] = fastest[1] * (1 + LONGER) < seconds[rows]
+        result[rows] = fastest[1] * (1 + LONGER) < seconds[rows]
         fastest = sorted([*fastest, *seconds[rows].tolist()])[:2]
-    return found
+    return result
 
 
 def _chosen_form(distinct: int, span: float, ramp: bool) -> str:

@@ -98,8 +98,8 @@ def _heading(kind: str, name: str, facts: Mapping[str, Any]) -> Iterator[str]:
     if not facts["family"] and kind == "system":
         yield "origin: the published Calculon 0.1.0, unchanged; it states no sources"
     if facts["aliases"]:
-        told = (f"{one} ({why})" if why else one for one, why in facts["aliases"].items())
-        yield f"also called: {', '.join(told)}"
+        names = (f"{one} ({why})" if why else one for one, why in facts["aliases"].items())
+        yield f"also called: {', '.join(names)}"
     if "overlay_of" in facts:
         yield f"overlay of: {facts['overlay_of']}; changes {', '.join(facts['changes'])}"
     for key in ("published_parameters", "source", "note"):
@@ -118,8 +118,10 @@ def _shape(document: Mapping[str, Any]) -> Iterator[dict[str, str]]:
 
 def _figures(document: Mapping[str, Any], levels: Levels) -> Iterator[dict[str, str]]:
     """Yield the figures of a system with value and source; data types with equal values share a row."""
-    told = [(figure, (value, _origin(path, levels))) for path, figure, value in _values(document)]
-    for (value, source), some in groupby(told, key=lambda one: one[1]):
+    figures = [
+        (figure, (value, _origin(path, levels))) for path, figure, value in _values(document)
+    ]
+    for (value, source), some in groupby(figures, key=lambda one: one[1]):
         first, *others = (figure for figure, _ in some)
         names = (one.removeprefix("matrix ").removeprefix("vector ") for one in others)
         yield {"figure": ", ".join((first, *names)), "value": value, "source": source}
@@ -228,7 +230,9 @@ def _laws(about: Mapping[str, Any], links: Mapping[str, Any]) -> dict[str, str]:
     for paths, text in stated:
         law = _LAWS.match(paths)
         if law and _MEASURED.search(text):
-            short = re.sub(r"(: |\(| of )?systems/measured.*", "", text.partition(", by what")[0])
+            short = re.sub(
+                r"(: |\(| of |, )?systems/measured.*", "", text.partition(", using the")[0]
+            )
             short = short.strip()
             short = f"{short} measured collectives" if short == "fitted to" else short
             found.setdefault(law[1], {})[short] = None

@@ -57,12 +57,14 @@ def interval_of_run(execution: Mapping[str, Any], stats: Mapping[str, Any]) -> s
     if low is None or high is None:
         return ""
     digits = Digits.within(total, low, high)
-    told = []
+    parts = []
     for name in _TOLD:
         if (value := stats.get(name)) is not None:
             ends = (digits.rate(value * end / total, like=value) for end in (low, high))
-            told.append(f"{between(*ends)} {RUN_FIGURES[name].unit.symbol}")
-    return f"By the interval of its time (90 %), the first takes {', '.join(told)}" if told else ""
+            parts.append(f"{between(*ends)} {RUN_FIGURES[name].unit.symbol}")
+    return (
+        f"By the interval of its time (90 %), the first takes {', '.join(parts)}" if parts else ""
+    )
 
 
 def missed(space: "Space", good: int) -> Iterator[str]:

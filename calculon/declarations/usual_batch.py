@@ -28,19 +28,19 @@ def usual_batch(procs: int, length: int) -> int:
     return max(1, round(wanted / unit)) * unit
 
 
-def asked_length(seq: int | str | None, longest: int) -> int:
+def requested_length(seq: int | str | None, longest: int) -> int:
     """Return the sequence length in tokens: as stated, else the length of the model up to :data:`LONGEST_UNASKED`.
 
-    >>> asked_length(None, 131072), asked_length("4k", 131072)
+    >>> requested_length(None, 131072), requested_length("4k", 131072)
     (8192, 4096)
     """
     return min(longest, LONGEST_UNASKED) if seq is None else sequence_length(str(seq))
 
 
-def asked_batch(batch: int | str | None, procs: int, length: int) -> int:
+def requested_batch(batch: int | str | None, procs: int, length: int) -> int:
     """Return the batch in sequences: as stated in sequences or tokens, or the default.
 
-    >>> asked_batch("4M", 64, 8192), asked_batch(None, 1024, 8192)
+    >>> requested_batch("4M", 64, 8192), requested_batch(None, 1024, 8192)
     (512, 512)
     """
     return (

@@ -162,8 +162,8 @@ class _CampaignPage:
                 label, value = "hours", 24 * value  # noqa: PLW2901
             # Rates fall when the run takes longer, which swaps the ends.
             ends = (value / high, value / low) if falls else (value * low, value * high)
-            told = (self.digits.rate(end, like=value) for end in ends)
-            said = between(*told) if bounds else ""
+            ends_text = (self.digits.rate(end, like=value) for end in ends)
+            said = between(*ends_text) if bounds else ""
             # Edition sc23 has exact figures; otherwise limits and totals need comparable digits.
             three = self.digits.spread and name in _COUNTED
             expected = three_digits(value) if three else self.digits.rate(value)
@@ -192,9 +192,9 @@ class _CampaignPage:
             return f"Failures alone hardly spread the {unit} (p10 to p90)."
         # Digits follow from the spread itself, but at least 0.1 % of the days.
         error = max((high - low) / 2, _HARDLY * middle)
-        told = (known(end, error) for end in (middle, low, high))
+        values = (known(end, error) for end in (middle, low, high))
         return "Failures alone: {} {unit} at p50, {} to {} from p10 to p90.".format(
-            *told, unit=unit
+            *values, unit=unit
         )
 
     def _parts(self) -> Section:
@@ -237,8 +237,8 @@ class _CampaignPage:
         """Return the cells of a part, or of several parts that share a row: sums and ranges."""
 
         def ends(write: Callable[[Data], str]) -> str:
-            told = dict.fromkeys(write(one) for one in (some[0], some[-1]))
-            return " to ".join(told)
+            values = dict.fromkeys(write(one) for one in (some[0], some[-1]))
+            return " to ".join(values)
 
         mfu = "mfu_causal" if self.main.skips_masked_keys else "mfu"
         days = sum(one["days"] for one in some)
@@ -300,8 +300,8 @@ def _limit(one: Data, low: float, high: float) -> Styled:
 
 def _loss(expected: Data) -> str:
     """Return the final loss by both scaling laws; for a run to a target loss, the tokens by both laws."""
-    told = (f"{loss:.2f} ({law.capitalize()})" for law, loss in expected["loss"].items())
-    said = f"{' or '.join(told)} expected"
+    losses = (f"{loss:.2f} ({law.capitalize()})" for law, loss in expected["loss"].items())
+    said = f"{' or '.join(losses)} expected"
     if "tokens" in expected:
         tokens = (
             f"{tokens_words(count)} ({law.capitalize()})"

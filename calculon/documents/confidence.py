@@ -142,8 +142,8 @@ def ties_in_words(alike: int, among: int, simplest: str) -> str:
     """
     if alike == 1:
         return "The fastest is distinguishable from all others by measured runs of similar plans"
-    told = f"~ {alike} of {among}, with the fastest, are not distinguishable by measured runs of similar plans"
-    return f"{told}; the simplest: {simplest}"
+    text = f"~ {alike} of {among}, with the fastest, are not distinguishable by measured runs of similar plans"
+    return f"{text}; the simplest: {simplest}"
 
 
 def nearest_table(runs: Sequence[Mapping[str, Any]]) -> Table:

@@ -99,8 +99,8 @@ def report_title(results: Sequence[Result]) -> str:
     titles = list(dict.fromkeys(one.title for one in results))
     if results[0].names is not None and len(titles) == 1:
         terms = {one.terms for one in results}
-        told = len(terms) == 1 and terms != {PUBLISHED}
-        return f"{titles[0]}, edition {terms.pop()}" if told else titles[0]
+        has_terms = len(terms) == 1 and terms != {PUBLISHED}
+        return f"{titles[0]}, edition {terms.pop()}" if has_terms else titles[0]
     labels = [one.label for one in results]
     names = {one.names for one in results} - {None}
     about = f"{' on '.join(names.pop() or ())}: " if len(names) == 1 else ""

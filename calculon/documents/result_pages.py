@@ -184,8 +184,8 @@ def _sweep(one: Sweep) -> Document:
         for name, values in one.asked.items()
     ]
     reason = () if good == len(one) else (_REASON,)
-    told = Table((*asked, *map(_statistic, shown), *reason), rows, total=len(one))
-    return Document(f"Sweep of {len(one):,} rows", f"{over}{good:,} feasible", parts=(told,))
+    table = Table((*asked, *map(_statistic, shown), *reason), rows, total=len(one))
+    return Document(f"Sweep of {len(one):,} rows", f"{over}{good:,} feasible", parts=(table,))
 
 
 def _value(value: Any) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from calculon.advise.elasticities import Total
 from calculon.advise.replanned import CapacitySweep, Replanned, Step
-from calculon.advise.sensitivity_result import Searched, Sensitivity
+from calculon.advise.sensitivity_result import ReplannedPlans, Sensitivity
 from calculon.base.records import Plain
 from calculon.base.units import GIB, duration, scaled, significant
 from calculon.declarations.named_values import PUBLISHED
@@ -63,10 +63,10 @@ _REPLANNED = (
 )
 
 
-def figures_table(found: Sensitivity) -> Table:
+def figures_table(analysis: Sensitivity) -> Table:
     """Return every figure with an effect as a table of plain values, for files and other programs."""
-    more = () if found.searched is None else _REPLANNED
-    return Table((*_COLUMNS, *more), found.rows())
+    more = () if analysis.searched is None else _REPLANNED
+    return Table((*_COLUMNS, *more), analysis.rows())
 
 
 def change(value: float | None, now: float) -> str:
@@ -125,18 +125,18 @@ def capped(row: Plain, share: float) -> bool:
     return bool(high < value * (1 + share) * (1 - _ROUNDING))
 
 
-def sensitivity_page(found: Sensitivity) -> Document:
+def sensitivity_page(analysis: Sensitivity) -> Document:
     """Return the page of a sensitivity analysis."""
-    return _SensitivityPage(found).document()
+    return _SensitivityPage(analysis).document()
 
 
 class _SensitivityPage:
     """Builder of the page of a sensitivity analysis."""
 
-    def __init__(self, found: Sensitivity):
-        self.found, self.now, self.again = found, found.value, found.searched
-        self.rows = found.rows()
-        unit = found.statistic.unit.symbol
+    def __init__(self, analysis: Sensitivity):
+        self.found, self.now, self.again = analysis, analysis.value, analysis.searched
+        self.rows = analysis.rows()
+        unit = analysis.statistic.unit.symbol
         self.least = whole(self.now, unit) / abs(self.now) if self.now else 1.0
 
     def document(self) -> Document:
@@ -281,7 +281,7 @@ class _SensitivityPage:
         if self.found.within.calibrated:
             yield "Rates of calibrated parts vary over their intervals."
 
-    def _plans(self, again: Searched) -> Section:
+    def _plans(self, again: ReplannedPlans) -> Section:
         """Return the best plan now, and the plans that become better when the machine changes."""
         best, rows = again.now, []
         if not best.kept:
@@ -310,7 +310,7 @@ class _SensitivityPage:
     def _step(self, best: Replanned) -> tuple[str, str]:
         return change(best.value, self.now), self._words(best.execution)
 
-    def _sizes(self, again: Searched) -> Section:
+    def _sizes(self, again: ReplannedPlans) -> Section:
         rows: list[tuple[Line, ...]] = [("", dim("same plan"), dim("again"), "")]
         for size, (same_plan, best) in again.sizes.items():
             words = "" if best is None or best.kept else self._words(best.execution)
@@ -367,32 +367,32 @@ def memory_section(
 
 
 def break_even_section(
-    found: Sensitivity,
+    analysis: Sensitivity,
     names: Mapping[str, str] = _NO_NAMES,
     link: Callable[[str, float], str] = _no_link,
 ) -> Section:
     """Return the figures that alone make two plans, or two machines, equal.
 
     Args:
-        found: A sensitivity with break-even values.
+        analysis: A sensitivity with break-even values.
         names: Names of figures by their paths.
         link: Function that returns the address of a page with a figure at a value.
     """
-    blocks: list[Block] = [dim(f"Compared: {found.compared}.")]
+    blocks: list[Block] = [dim(f"Compared: {analysis.compared}.")]
     rows = tuple(
         (
             names.get(one.figure.path, one.figure.path),
             Styled(stated(one.value, one.figure.unit), link=link(one.figure.path, one.value)),
             f"{one.factor:,.3g} x",
         )
-        for one in found.break_evens
+        for one in analysis.break_evens
         if one.value is not None
     )
     blocks.append(Grid(("left", "right", "right"), rows) if rows else "None of them.")
-    paths = (one.figure.path for one in found.break_evens if one.value is None)
+    paths = (one.figure.path for one in analysis.break_evens if one.value is None)
     if never := ", ".join(names.get(path, path) for path in paths):
         blocks.append(dim(f"Not between 1/16 and 16 times: {never}."))
-    return Section(f"As good as {found.rival}", tuple(blocks), "with one figure alone at")
+    return Section(f"As good as {analysis.rival}", tuple(blocks), "with one figure alone at")
 
 
 def _length(run: Plain) -> str:

@@ -164,8 +164,8 @@ class _ServingPage:
             )
         if self.served.run_time is not None:
             count = f"{self.workload.requests:,} requests"
-            told = f"{count}, {rate(f['run_output_rate'])} generated tokens/s"
-            yield "whole run", duration_of(self.served.run_time), told
+            text = f"{count}, {rate(f['run_output_rate'])} generated tokens/s"
+            yield "whole run", duration_of(self.served.run_time), text
 
     def _digits(self, figure: str) -> Digits:
         """Return the digits that the range of a figure allows."""

@@ -38,8 +38,8 @@ def folded_words(stages: Sequence[Stage]) -> str:
 
     form = "two stages, one of each direction" if twice else "two parts of the model, in a V"
     last = len(stages) - 1
-    told = f"Each rank has {form}: rank 0 has blocks {of(0)}, rank {last} has {of(last)}"
-    return told + ("; all weights exist twice" if twice else "")
+    text = f"Each rank has {form}: rank 0 has blocks {of(0)}, rank {last} has {of(last)}"
+    return text + ("; all weights exist twice" if twice else "")
 
 
 def stages_section(

@@ -499,10 +499,10 @@ def _by_editions(results: Sequence[Result]) -> dict[tuple[str, ...], list[Result
     of_study: dict[str, list[Result]] = {}
     for one in results:
         of_study.setdefault(one.study.name, []).append(one)
-    found: dict[tuple[str, ...], list[Result]] = {}
+    result: dict[tuple[str, ...], list[Result]] = {}
     for own in of_study.values():
-        found.setdefault(summary.editions(own), []).extend(own)
-    return found
+        result.setdefault(summary.editions(own), []).extend(own)
+    return result
 
 
 def own_rows(results: Sequence[Result]) -> Iterator[Part]:

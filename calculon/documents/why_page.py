@@ -44,15 +44,15 @@ _ANOTHER = {
 _DEFAULTS = optional_defaults(Execution)
 
 
-def why_page(found: Why) -> Document:
+def why_page(analysis: Why) -> Document:
     """Return the page of an explanation."""
-    result = None if found.estimate is None else result_of(found.estimate)
-    page = _WhyPage(found, result)
-    lead: list[Block] = [plan_words(page.fields, found.preset.usual(page.fields))]
-    if found.unread:
-        values = ", ".join(f"{name}={plain(value)}" for name, value in found.unread.items())
+    result = None if analysis.estimate is None else result_of(analysis.estimate)
+    page = _WhyPage(analysis, result)
+    lead: list[Block] = [plan_words(page.fields, analysis.preset.usual(page.fields))]
+    if analysis.unread:
+        values = ", ".join(f"{name}={plain(value)}" for name, value in analysis.unread.items())
         lead.append(dim(f"assumed instead: {values}"))
-    asked = found.question
+    asked = analysis.question
     terms = f"edition {edition_and_preset(asked)}"
     parts = page.broken() if result is None else page.running(result)
     return titled(page.title(), terms, asked["system"], lead=tuple(lead), parts=parts)
@@ -61,10 +61,10 @@ def why_page(found: Why) -> Document:
 class _WhyPage:
     """Builder of the page of an explanation."""
 
-    def __init__(self, found: Why, result: Result | None):
-        self.found, self.result = found, result
-        self.fields = found.execution.to_dict()
-        published = found.execution.edition == PUBLISHED
+    def __init__(self, analysis: Why, result: Result | None):
+        self.found, self.result = analysis, result
+        self.fields = analysis.execution.to_dict()
+        published = analysis.execution.edition == PUBLISHED
         self.digits = result.digits if result else Digits(0.0 if published else WITHOUT_INTERVAL)
 
     def title(self) -> str:

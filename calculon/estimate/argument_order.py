@@ -71,7 +71,9 @@ def is_system(value: object) -> bool:
     if isinstance(value, (str, os.PathLike)):
         return _names_system(os.fsdecode(value))
     if isinstance(value, Mapping):
-        return catalog.tells("system", value) or str(value.get(BASE)) in catalog.names("system")
+        return catalog.has_fields_of("system", value) or str(value.get(BASE)) in catalog.names(
+            "system"
+        )
     return isinstance(value, (list, tuple)) and bool(value) and all(map(is_system, value))
 
 

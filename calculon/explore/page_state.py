@@ -88,7 +88,7 @@ class State:
         machine: Changed figures of the system, by path.
         view: One of :data:`VIEWS`.
         options: The :data:`OPTIONS` that differ from their defaults.
-        told: Note on the consequences of the last change; not part of the address.
+        note: Note on the consequences of the last change; not part of the address.
     """
 
     model: str
@@ -103,7 +103,7 @@ class State:
     machine: Mapping[str, float] = field(default_factory=dict)
     view: str = VIEWS[0]
     options: Mapping[str, str] = field(default_factory=dict)
-    told: str = ""
+    note: str = ""
 
     def option(self, name: str) -> str:
         """Return the value of a view's option."""

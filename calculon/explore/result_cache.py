@@ -89,10 +89,10 @@ def _call(name: str, *values: int) -> None:
 
 def _function(name: str) -> Callable[..., Any] | None:
     try:
-        found: Callable[..., Any] | None = getattr(ctypes.CDLL(None), name, None)
+        result: Callable[..., Any] | None = getattr(ctypes.CDLL(None), name, None)
     except (OSError, TypeError):  # no such library, for example on Windows
         return None
-    return found
+    return result
 
 
 SEARCHES = 3

@@ -133,12 +133,12 @@ def _degrees(space: Space) -> set[int]:
     """Return the data-parallel degrees of a space for which its framework supports some other degrees."""
     names = [axis.degree for axis in PUBLISHED_AXES]
     limits = [one.that for one in space.preset.limits if set(one.that.names) <= {*names}]
-    found = set()
+    result = set()
     for unit in space.units:
         known = {name: getattr(unit, name) for name in names}
         if all(limit.of(known) for limit in limits):
-            found.add(unit.data_par)
-    return found
+            result.add(unit.data_par)
+    return result
 
 
 def warn_of_idle_values(requests: Iterable[SearchRequest], stacklevel: int = 2) -> None:

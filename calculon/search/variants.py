@@ -71,7 +71,7 @@ class Rules:
     def _read(self) -> dict[str, frozenset[str]]:
         """Columns that each rule reads, for this model and system, over the candidates of all loops."""
         model, system, candidates = self._space.model, self._space.system, self._space.switches
-        found: dict[str, frozenset[str]] = {}
+        result: dict[str, frozenset[str]] = {}
         last: dict[str, frozenset[str]] = {}
         before: dict[str, Array] = {}
         # The reads of a rule may depend on values: record them for the first candidates, the second ones, and so on.
@@ -87,9 +87,9 @@ class Rules:
                 if i and last[rule.reason].isdisjoint(changed):
                     continue  # equal values, hence equal reads
                 read = last[rule.reason] = columns_read(rule, model, system, known)
-                found[rule.reason] = found.get(rule.reason, frozenset()) | read
+                result[rule.reason] = result.get(rule.reason, frozenset()) | read
             before = known
-        return found
+        return result
 
     def read(self, rule: Rule) -> frozenset[str]:
         """Return the columns that a rule reads."""

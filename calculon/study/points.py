@@ -174,8 +174,8 @@ class Specs:
                     raise
                 # Errors of the unchanged spec refer to its own file
                 decode(cls, raw, source, name=name)
-                told = [_in_study(problem, changes, places, kind) for problem in error.problems]
-                raise SpecError(self._file, told) from None
+                problems = [_in_study(problem, changes, places, kind) for problem in error.problems]
+                raise SpecError(self._file, problems) from None
             self._made[key] = made, hashlib.sha256(_json(changed)).hexdigest()
         return self._made[key]
 
@@ -212,10 +212,10 @@ class Specs:
             yield
         except SpecError as error:
             place = places.get(kind, next((f"{kind}.{path}" for path in inside(kind, point)), kind))
-            told = [
+            problems = [
                 replace(p, field=f"{place}: {p.field}".removesuffix(": ")) for p in error.problems
             ]
-            raise SpecError(self._file, told) from None
+            raise SpecError(self._file, problems) from None
 
     def _load(self, kind: str, source: str, place: str) -> tuple[str, object]:
         """Read a model or system; an unknown name is reported with its position in the study."""

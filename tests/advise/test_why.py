@@ -8,6 +8,7 @@ import pytest
 import calculon
 from calculon import inputs
 from calculon.advise.ablations import ablations
+from calculon.advise.fixes import FixSearch
 from calculon.advise.neighborhood import Neighborhood
 from calculon.advise.neighbors import QUESTION
 from calculon.advise.stage_needs import stage_needs
@@ -125,6 +126,26 @@ def test_better_changes_are_the_best_of_one_and_of_two_fields(running):
         assert len(one.changes) == count
         assert one.total_time < before
     assert first.total_time < now
+
+
+def test_a_pair_replaces_full_recomputation_that_alone_could_not_be_left_out():
+    """Without recomputation it does not fit, and MLPs cannot be recomputed next to everything."""
+    fields = MANY | {"num_procs": 64, "pipeline_par": 8, "batch_size": 64, "microbatch_size": 4}
+    whole, kept = ({"activation_recompute": one} for one in ("full", "none"))
+    with pytest.raises(Infeasible):
+        calculon.estimate("llama3-70B", fields | kept, "h100_80g_sxm")
+    wanted = fields | kept | {"recompute_modules": "mlp"}
+    right = calculon.estimate("llama3-70B", wanted, "h100_80g_sxm")
+    execution = inputs.execution(fields | whole)
+    near = Neighborhood(right.model, execution, right.system)
+    pairs = FixSearch(near).pairs
+    (row,) = (
+        row
+        for row in np.flatnonzero(pairs.plan.is_choice("recompute_modules", "mlp"))
+        if pairs.fields(row) == {"activation_recompute", "recompute_modules"}
+        and pairs.plan.row(row) == right.execution
+    )
+    assert pairs.time[row] == right.stats["total_time"]
 
 
 def test_published_executions_know_published_options_only():

@@ -230,7 +230,7 @@ def _pieces(
         if not any(sizes):
             continue
         words = PARTS[name][0] if name in PARTS else name
-        told = [
+        texts = [
             f"{label.splitlines()[0]}: {words} {significant(size)} {unit}"
             for label, size in zip(labels, sizes, strict=True)
         ]
@@ -242,7 +242,7 @@ def _pieces(
                 lengths=sizes,
                 color=look.color,
                 hatch=look.hatch,
-                words=told,
+                words=texts,
             )
         )
     return stacked(found)

@@ -18,7 +18,7 @@ from calculon.estimate.interval import MEASURED
 from calculon.explore.answers import Answers
 from calculon.explore.page_state import State
 from calculon.explore.plan.key_figures import key_figures, words_of
-from calculon.explore.plan.plan_changes import against, mend, single_changes
+from calculon.explore.plan.plan_changes import against, fixes, single_changes
 from calculon.explore.view_part import ViewPart, ViewPartKind
 from calculon.render.chart import legend_entries, linked
 from calculon.render.digits import WITHOUT_INTERVAL, Digits
@@ -31,7 +31,7 @@ def _problem(state: State, answers: Answers) -> ViewPart | None:
     if not shown.problem:
         return None
     plan = words_of(state, answers, shown)
-    problem = shown.problem if state.plan else why_none(answers.found(state).counts)
+    problem = shown.problem if state.plan else why_none(answers.best_plans(state).counts)
     lines = [line.removeprefix("execution: ") for line in problem.splitlines()]
     lines = [line[:1].upper() + line[1:] if " " in line.split(":")[0] else line for line in lines]
     title = "This plan cannot run" if state.plan else "No plan fits"
@@ -217,7 +217,7 @@ PARTS = (
     ViewPartKind(name="figures", title="The plan", make=_figures),
     ViewPartKind(name="time", title="Where the time goes", make=_time),
     ViewPartKind(name="memory", title="Memory of each stage", make=_memory, later=True),
-    ViewPartKind(name="mend", title="What would make it run", make=mend, later=True),
+    ViewPartKind(name="mend", title="What would make it run", make=fixes, later=True),
     ViewPartKind(name="against", title="From your plan to the best", make=against, later=True),
     ViewPartKind(
         name="changes", title="The effect of single changes", make=single_changes, later=True

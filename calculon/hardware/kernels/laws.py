@@ -426,8 +426,8 @@ class AttentionPass:
         lead = self.lead + self.causal_lead * causal
         values = np.maximum(widths.keys, widths.values) if self.fills_values else widths.values
         cost = (self.shares.cost(widths.keys) + self.shares.cost(values)) / 2
-        found: Seconds = flops * (cost / widths.mean) * (1 + lead / keys) / peak
-        return found
+        result: Seconds = flops * (cost / widths.mean) * (1 + lead / keys) / peak
+        return result
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

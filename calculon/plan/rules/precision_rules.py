@@ -101,8 +101,8 @@ assert field_of("fp8_recipe").declaration.choices == _NAMES
 
 def _of_recipe(r: Requests, *values: bool) -> Array:
     """Return a value for the recipe of each execution; True without a recipe."""
-    found: Array = np.array([True, *values])[r.plan.fp8_recipe]
-    return found
+    result: Array = np.array([True, *values])[r.plan.fp8_recipe]
+    return result
 
 
 def _none(r: Requests) -> Array:

@@ -19,8 +19,8 @@ from calculon.plan.rules.rule import Request, Requests, Rule, expected
 
 
 def _is_one_of(plan: Columns, name: str, values: tuple[str, ...]) -> Array:
-    found: Array = np.logical_or.reduce([plan.is_choice(name, value) for value in values])
-    return found
+    result: Array = np.logical_or.reduce([plan.is_choice(name, value) for value in values])
+    return result
 
 
 def _needs(name: str, forms: tuple[str, ...], plain: str) -> Rule:

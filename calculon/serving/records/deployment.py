@@ -316,15 +316,15 @@ class Deployment(Pool):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields in the form of a file, without fields that are left open."""
-        found: dict[str, Any] = {}
+        result: dict[str, Any] = {}
         for one in spec_fields(Deployment):
             value = getattr(self, one.name)
             scaled = one.declaration.scale != 1.0
             if isinstance(value, Pool):
                 value = value.to_dict()
             if value is not None:
-                found[one.key] = value / one.declaration.scale if scaled else value
-        return found
+                result[one.key] = value / one.declaration.scale if scaled else value
+        return result
 
 
 OF_DRAFTS = tuple(one.name for one in spec_fields(Deployment) if one.declaration.with_ == "draft")

@@ -11,7 +11,7 @@ from calculon.base.errors import SpecError
 from calculon.cli.main import main
 from calculon.declarations.plan_words import degrees_words
 from calculon.estimate.estimate import estimate
-from calculon.explore.exports.same_command import equivalents
+from calculon.explore.exports.equivalent_commands import equivalents
 from calculon.explore.page_state import OPTIONS, State, read_state
 from calculon.explore.search.found_plans import FoundPlans, split_name
 from calculon.explore.search.search_view import PARTS
