@@ -40,8 +40,8 @@ REASONS = {
     "dualpipe_even": "DualPipe has an even number of stages and of microbatches",
     "dualpipe_filled": "too few microbatches for a pipeline that runs both ways",
     "framework_schedule": "the framework of the preset cannot run it",
-    "mem1_capacity": "tier-1 memory is too small",
-    "mem2_capacity": "tier-2 memory is too small",
+    "mem1_capacity": "memory is too small",
+    "mem2_capacity": "host memory is too small",
 }
 """Descriptions of the reasons for which executions of a search cannot run."""
 
@@ -148,7 +148,7 @@ def in_words(reason: str) -> str:
     """Return the description of the reason that executions cannot run; an unknown identifier is returned unchanged.
 
     >>> in_words("mem1_capacity")
-    'tier-1 memory is too small'
+    'memory is too small'
     """
     return REASONS.get(reason, reason)
 

@@ -14,7 +14,7 @@ from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.origin import stated_name
 from calculon.declarations.plan_words import plan_words
 from calculon.declarations.presets import plain
-from calculon.declarations.statistics import RISK
+from calculon.declarations.statistics import MEMORIES, RISK
 from calculon.documents.confidence import risk_words
 from calculon.documents.estimate_result import result_of
 from calculon.documents.page import GROUP_COLORS, PARTS
@@ -113,7 +113,7 @@ class _WhyPage:
         rest = f"{len(short)} of {len(self.found.stages)} stages exceed the memory"
         rest += f": {least} at least" if len(short) > 1 else ""
         columns = {"needed": lambda one: gib(one.needed[tier - 1]), "too much": excess}
-        return self._memory(tier, f"Tier-{tier} memory", remark, columns, rest)
+        return self._memory(tier, MEMORIES[tier - 1].capitalize(), remark, columns, rest)
 
     def _free_memory(self) -> Section:
         """Return the free memory of every stage."""

@@ -104,7 +104,7 @@ def test_files_of_statistics_stay_as_they_are(run, refuses):
 
 def test_an_execution_that_fits_in_one_edition_only(refuses, execution):
     plan = execution(microbatch_size=8)  # twice the checkpoints, which only one of them splits
-    message = "a100_80g in edition sc23: tier-1 memory"
+    message = "a100_80g in edition sc23: memory"
     call = ("compare", f"megatron-1T,{plan},a100_80g")
     refuses(call, [("--edition corrected,sc23", message)], code=1)
 
