@@ -7,7 +7,7 @@ from typing import Any
 from calculon.base.units import chance, duration, scaled
 from calculon.declarations.axes import PUBLISHED_DEGREES
 from calculon.declarations.statistics import LEVEL
-from calculon.estimate.comparison_confidence import MOST_TIED
+from calculon.estimate.comparison_confidence import MAX_TIED
 from calculon.render.document import Block, Section, bold
 from calculon.render.text_tables import Column, Table
 
@@ -127,7 +127,7 @@ SURE = (1 + LEVEL) / 2
 WHY_TIED = (
     "Similar plans share their errors, so small differences between them are reliable; between dissimilar plans they "
     "are not. The order of two plans is reliable if one is faster in more than "
-    f"{100 * SURE:.0f} % of cases, or by more than {100 * MOST_TIED:.0f} %"
+    f"{100 * SURE:.0f} % of cases, or by more than {100 * MAX_TIED:.0f} %"
 )
 """Reason why a slower plan may be marked as not distinguishable while a faster one is not."""
 

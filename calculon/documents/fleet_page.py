@@ -44,7 +44,7 @@ _ROWS = {
 """Figures of the best point, by label."""
 
 _FIGURES = ("front", "days", "between", "late", "usd", "hours", "mwh", "spares", "misses")
-_LEAST_OVER = 0.05
+_MIN_OVER = 0.05
 _LISTED = 4
 
 
@@ -300,7 +300,7 @@ def amount(value: float, unit: str) -> str:
     """
     if value >= KILO:
         return f"{scaled(value, digits=2)} {unit}"
-    least = 0 < value < _LEAST_OVER
+    least = 0 < value < _MIN_OVER
     return f"<0.1 {unit}" if least else f"{value:,.1f} {unit}"
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from calculon.base.units import duration
 from calculon.declarations.axes import FURTHER_AXES
+from calculon.declarations.statistics import MEMORIES
 from calculon.documents.confidence import ABOVE, TIGHT, confidence_section, remarks, short_basis
 from calculon.documents.context_section import context_section
 from calculon.documents.expert_section import experts_section
@@ -192,7 +193,7 @@ def _memory(result: Result) -> list[Section]:
     sections: list[Section] = []
     for tier, (kinds, there) in enumerate(zip(result.memory(), capacities, strict=True)):
         used = sum(kinds.values())
-        name = f"Memory, tier {tier + 1}"
+        name = MEMORIES[tier].capitalize()
         whole = result.inputs.machine.capacities[tier] if result.inputs else there
         # Usable memory is only named if the system withholds a part of the capacity.
         most = digits.capacity(there) + " usable" * (there != whole)
@@ -209,7 +210,7 @@ def _memory(result: Result) -> list[Section]:
         if tier == 1 and result.inputs is not None:
             needed = bandwidth(result.value("offload_mem_bw_req"))
             have = bandwidth(result.inputs.machine.bandwidths[1])
-            blocks.append(dim(f"{needed} would hide all offloading; tier 2 has {have}"))
+            blocks.append(dim(f"{needed} would hide all offloading; host memory has {have}"))
         sections.append(Section(name, tuple(blocks), remark, opened=True))
     return sections
 

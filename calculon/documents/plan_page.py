@@ -53,7 +53,7 @@ from calculon.search.override_checks import COMMAND_LINE
 Usual = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """Function of the values that a preset gives to fields (:meth:`calculon.declarations.presets.Preset.usual`)."""
 
-_LEAST_RATIO = 1e-4
+_MIN_RATIO = 1e-4
 """Relative difference below which two times count as equal."""
 
 _ITEM = "  - "
@@ -469,7 +469,7 @@ def against_words(longer: float) -> str:
     >>> against_words(0.0693), against_words(0.0)
     ('+7 % compared with the best', 'the same time as the best')
     """
-    if abs(longer) < _LEAST_RATIO:
+    if abs(longer) < _MIN_RATIO:
         return "the same time as the best"
     return f"{_percent(longer)} compared with the best"
 

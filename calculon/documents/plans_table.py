@@ -30,7 +30,7 @@ _WORDS: Mapping[str, str] = {
 """Legend of the abbreviations of plans."""
 
 _COLUMNS: Mapping[str, str] = {
-    "memory": "GiB: needed of the tier-1 memory",
+    "memory": "GiB: memory needed",
     "fits": "fits: probability of fitting in memory",
     "interval": "90 %: interval of the time",
     "share": "MFU: share of peak, without masked keys if the kernel skips them",

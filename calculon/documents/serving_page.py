@@ -54,10 +54,10 @@ PASSES = {"decode": "Decode pass", "prefill": "Prefill of one prompt"}
 _LATENT = 1e-12
 """Share of a cause, or seconds of a delay, below which it is a rounding error."""
 
-_MOST_PARTS = 3
+_MAX_PARTS = 3
 """Maximum number of machine parts on the page."""
 
-_LEAST_HELP = 5e-3
+_MIN_HELP = 5e-3
 """Smallest elasticity of a machine part on the page."""
 
 _BETTER = {
@@ -324,8 +324,8 @@ class _ServingPage:
         }
         rows = tuple(
             (_BETTER.get(part, part), f"+{100 * (1.1**elasticity - 1):.1f} %")
-            for part, elasticity in [*self.served.helps.items()][:_MOST_PARTS]
-            if elasticity > _LEAST_HELP
+            for part, elasticity in [*self.served.helps.items()][:_MAX_PARTS]
+            if elasticity > _MIN_HELP
         )
         remark = f"gain in {figure[self.served.worth]} from 10 % better hardware"
         return Section("What would help", (Grid(("left", "right"), rows),), remark)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from calculon.base.units import GIGA, duration, significant
 from calculon.render.document import Block, Grid, Section, dim
 from calculon.render.texts import percent
-from calculon.serving.caches.prefixes import NO_TIER
+from calculon.serving.caches.prefixes import DISK, HOST, NO_TIER
 from calculon.serving.records.load import Workload
 from calculon.serving.served_record import ServedRecord
 
@@ -25,13 +25,17 @@ def prefix_section(served: ServedRecord) -> Iterator[Section]:
     yield Section("Cached prefixes", tuple(blocks), remark)
 
 
+_PLACES = {HOST: "host memory", DISK: "disk"}
+"""Words for the destinations of offloaded prefixes."""
+
+
 def _rows(served: ServedRecord) -> Iterator[tuple[str, str]]:
     """Yield the known figures of prefix caching."""
     f, w, place = served.figures, served.workload, served.deployment.cache_offload
     if w.shared_prefix is not None:
         yield "prefix tokens shared by all prompts", f"{w.shared_prefix:,}"
     if place != NO_TIER:
-        yield f"of prompts from tier 2 ({place})", percent(f["hit_offloaded"])
+        yield f"of prompts from {_PLACES[place]}", percent(f["hit_offloaded"])
     for name, (label, write) in _FIGURES.items():
         if f[name] is not None:
             yield label, write(f[name])
@@ -50,7 +54,7 @@ def prefix_notes(served: ServedRecord) -> Iterator[str]:
             "Conversations keep their caches between turns: --set workload.think=TIME sets the time between turns."
         )
     elif place != NO_TIER and served.figures["hit_offloaded"]:
-        yield "All prefixes are fetched from tier 2, except the prefix that requests share."
+        yield f"All prefixes are fetched from {_PLACES[place]}, except the prefix that requests share."
 
 
 def length_note(workload: Workload) -> str:
@@ -70,9 +74,9 @@ def _time(seconds: float) -> str:
 
 _FIGURES = {
     "waiting_prefixes": ("conversations between turns", "{:,.0f}".format),
-    "kept_prefixes": ("prefixes that fit into tier 1", "{:,.0f}".format),
-    "offloaded_prefixes": ("prefixes that fit into tier 2", "{:,.0f}".format),
-    "hit_time": ("fetching one from tier 2", _time),
+    "kept_prefixes": ("prefixes that fit into memory", "{:,.0f}".format),
+    "offloaded_prefixes": ("offloaded prefixes that fit", "{:,.0f}".format),
+    "hit_time": ("fetching one", _time),
     "recompute_time": ("computing one again", _time),
 }
 """Labels and formats of the figures of prefix caching."""

@@ -2,7 +2,7 @@
 
 from calculon.base.errors import printable
 from calculon.base.records import Plain
-from calculon.estimate.comparison_confidence import MOST_TIED
+from calculon.estimate.comparison_confidence import MAX_TIED
 from calculon.render.document import Section, dim
 from calculon.render.text_tables import Column, Table
 
@@ -46,7 +46,7 @@ def gained(longer: float, margin: float | None = None) -> str:
     said = f"{longer * 100:+.1f} %"
     if margin is None:
         return said
-    margin = min(margin, MOST_TIED)
+    margin = min(margin, MAX_TIED)
     sure = max(1 + longer, 1 / (1 + longer)) > 1 + margin
     if longer < 0:
         margin = 1 - 1 / (1 + margin)

@@ -7,7 +7,7 @@ import pytest
 
 import calculon
 from calculon.base.units import chance
-from calculon.estimate.comparison_confidence import MOST_TIED
+from calculon.estimate.comparison_confidence import MAX_TIED
 from tests.cli.conftest import ARGUMENTS
 from tests.helpers import NAMES, csv_rows
 
@@ -104,7 +104,7 @@ def test_files_of_statistics_stay_as_they_are(run, refuses):
 
 def test_an_execution_that_fits_in_one_edition_only(refuses, execution):
     plan = execution(microbatch_size=8)  # twice the checkpoints, which only one of them splits
-    message = "a100_80g in edition sc23: tier-1 memory"
+    message = "a100_80g in edition sc23: memory"
     call = ("compare", f"megatron-1T,{plan},a100_80g")
     refuses(call, [("--edition corrected,sc23", message)], code=1)
 
@@ -148,7 +148,7 @@ def test_plans_of_one_question_are_led_from_one_to_the_other(run, other):
     told, order = found["waterfalls"]["B"], found["orders"]["B"]
     (total,) = [one for one in found["statistics"] if one["name"] == "total_time"]
     assert order["longer"] == pytest.approx(total["ratios"][0] - 1)
-    assert found["told_apart"] == [order["longer"] > min(order["margin"], MOST_TIED)]
+    assert found["told_apart"] == [order["longer"] > min(order["margin"], MAX_TIED)]
     assert order["probability"] > 0.5
     assert sum(step["seconds"] for step in told["steps"]) == pytest.approx(total["differences"][0])
     text = run("compare", TODAY, far).out

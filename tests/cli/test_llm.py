@@ -113,7 +113,7 @@ def test_what_does_not_fit_is_one_message_and_no_file(run, tmp_path, execution):
     plan = execution(activation_recompute="none", optimizer_sharding=False)
     code, out, err = run("llm", MODEL, plan, SYSTEM, "stats.json", "-p", "peers.json")
     assert (code, out) == (1, "")
-    assert err.startswith("calculon: infeasible: tier-1 memory of a100_80g is too small: ")
+    assert err.startswith("calculon: infeasible: memory of a100_80g is too small: ")
     assert err.count("\n") == 1
     assert ". Hint: it fits with " in err
     assert [path.name for path in tmp_path.iterdir()] == ["execution.json"]

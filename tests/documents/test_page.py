@@ -243,8 +243,8 @@ def test_memory_of_the_ends_is_part_of_what_the_tiers_need(recompute, offloaded,
         (
             "offloading",
             (
-                "Memory, tier 2: 63.16 GiB of 512 GiB",
-                "would hide all offloading; tier 2 has 32 GB/s",
+                "Host memory: 63.16 GiB of 512 GiB",
+                "would hide all offloading; host memory has 32 GB/s",
                 "offloading of weights, activations and optimizer",
             ),
             (),

@@ -29,7 +29,7 @@ from calculon.declarations.result_selection import PLANS
 from calculon.declarations.run_figures import DAYS_BETWEEN, CampaignFigures
 from calculon.declarations.statistics import BOUNDS, FITS
 from calculon.declarations.usual_batch import (
-    MOST_PER_PROCESSOR,
+    MAX_PER_PROCESSOR,
     TOKENS_PER_BATCH,
     TOKENS_PER_PROCESSOR,
     odd_part,
@@ -315,7 +315,7 @@ class FleetAnswer(WithMfu[Array]):
         """Defaults that were filled in, by the option that states them."""
         result = dict(self.questions[0].assumed)
         if "--batch" in result:
-            each = f"{MOST_PER_PROCESSOR:,} to {TOKENS_PER_PROCESSOR:,} for each processor"
+            each = f"{MAX_PER_PROCESSOR:,} to {TOKENS_PER_PROCESSOR:,} for each processor"
             own = f"{scaled(TOKENS_PER_BATCH, digits=2)} tokens, {each}"
             result["--batch"] = own if self.batch_size is None else f"{self.batch_size:,} sequences"
         return result

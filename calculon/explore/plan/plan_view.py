@@ -6,6 +6,7 @@ from typing import Any
 
 from calculon.advise.infeasibility import why_none
 from calculon.declarations.origin import plain_name
+from calculon.declarations.statistics import MEMORIES
 from calculon.documents.charts.breakdown import parts_of_time, time_parts
 from calculon.documents.charts.stage_memory_chart import kinds_of, stage_memory
 from calculon.documents.charts.traffic_chart import traffic_chart
@@ -96,7 +97,7 @@ def _memory(state: State, answers: Answers) -> ViewPart | None:
     said += digits.left(-worst.over(1))
     sizes = [one.parts[0] for one in stages]
     kinds = kinds_of(sizes)
-    second = ["tier 2"] * any(one.needed[1] for one in stages)
+    second = [MEMORIES[1]] * any(one.needed[1] for one in stages)
     titles = ("stage", "blocks", *kinds, "sum", *second)
     rows = (
         (
@@ -121,7 +122,7 @@ def _memory(state: State, answers: Answers) -> ViewPart | None:
         ),
         chart=chart,
         key=True,
-        summary=f"Tier-1 memory by kind and stage: {said}.",
+        summary=f"Memory by kind and stage: {said}.",
         below=(_folded(table),),
     )
 

@@ -313,7 +313,7 @@ MEASURED = "measured"
 SPANNING = ("hierarchical", "pipelined")
 """Algorithms that frameworks build for groups that span several networks; within one network they call the library."""
 
-CAN = {
+SUPPORTED = {
     "all_reduce": (*BY_LIBRARY["all_reduce"], *SPANNING, MEASURED),
     "reduce_scatter": (*BY_LIBRARY["reduce_scatter"], *SPANNING, MEASURED),
     "all_gather": (*BY_LIBRARY["all_gather"], *SPANNING, MEASURED),

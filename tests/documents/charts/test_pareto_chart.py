@@ -41,7 +41,7 @@ def test_a_front_is_not_beaten(front):
     chart = pareto(front)
     assert_in_sight(chart)
     (panel,) = chart.panels
-    assert panel.x.text == "Tier-1 memory per processor (GiB)"
+    assert panel.x.text == "Memory per processor (GiB)"
     dots, points, _ = panel.marks
     assert list(points.x) == pytest.approx(x[front.optimal] / GIB)
     assert len(dots.x) > len(points.x)

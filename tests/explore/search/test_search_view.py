@@ -214,7 +214,7 @@ def test_nonsense_is_refused():
 
 def test_no_plan_fits_and_says_why():
     state = replace(BEST, model="gpt3-175B", procs=4)
-    assert "tier-1 memory is too small" in words(made("search-best", state))
+    assert "memory is too small" in words(made("search-best", state))
     assert made("search-plans", state) is None
     assert made("search-front", state) is None
 
