@@ -233,7 +233,7 @@ def _with_sequences(
     """Return the model with the requested sequence length, or with the default length."""
     model, longest = with_sequences(source, seq)
     if seq is None:
-        more = f", of {longest:,} that the model has room for" * (model.seq_size < longest)
+        more = f", of {longest:,} that the model supports" * (model.seq_size < longest)
         assumed["--seq"] = f"{model.seq_size:,} tokens{more}"
     return model
 
