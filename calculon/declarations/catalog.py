@@ -200,7 +200,7 @@ def read(kind: str, source: str) -> tuple[str, object, Mapping[str, Any]]:
     if selector:
         wanted = "a search result, from which # selects an entry"
         raise SpecError(source, Problem("", wanted, f"another document with #{selector}"))
-    raw = whole(kind, document, path)
+    raw = resolved_document(kind, document, path)
     check_kind(kind, raw, source)
     if source == STDIN:
         return "stdin", raw, {}
@@ -211,7 +211,7 @@ def read(kind: str, source: str) -> tuple[str, object, Mapping[str, Any]]:
     return name, raw, {}
 
 
-def whole(kind: str, raw: object, file: str) -> object:
+def resolved_document(kind: str, raw: object, file: str) -> object:
     """Return a document merged over its base, if it has one (:mod:`calculon.declarations.overlay`).
 
     If the base of an execution is a preset, it becomes the field ``preset``. A ``config.json`` of Hugging Face

@@ -89,10 +89,10 @@ def change(value: float | None, now: float) -> str:
     )
 
 
-def whole(now: float, unit: str) -> float:
+def reference_value(now: float, unit: str) -> float:
     """Return the reference for changes of a statistic: its value, or the distance of a share from 1 if that is smaller.
 
-    >>> whole(250.0, "s"), whole(0.25, "fraction"), whole(0.75, "fraction")
+    >>> reference_value(250.0, "s"), reference_value(0.25, "fraction"), reference_value(0.75, "fraction")
     (250.0, 0.25, 0.25)
     """
     lacks = 1 - now if unit == "fraction" else 0.0
@@ -137,7 +137,7 @@ class _SensitivityPage:
         self.found, self.now, self.again = analysis, analysis.value, analysis.searched
         self.rows = analysis.rows()
         unit = analysis.statistic.unit.symbol
-        self.least = whole(self.now, unit) / abs(self.now) if self.now else 1.0
+        self.least = reference_value(self.now, unit) / abs(self.now) if self.now else 1.0
 
     def document(self) -> Document:
         """Return the complete page."""

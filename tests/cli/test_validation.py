@@ -62,7 +62,9 @@ def test_prints_the_four_published_tables_and_a_line_per_study(run, output_of, n
     assert [line for line in lines if line in titles] == list(titles)
     assert all(f"\n{name} " in out for name in names)
     out = run("lv", "--format", "markdown").out
-    assert out.startswith("Edition of the cost model: sc23; corrected from studies that exist only there")
+    assert out.startswith(
+        "Edition of the cost model: sc23; corrected from studies that exist only there"
+    )
     assert all(f"\n| {name} | " in out for name in names)
 
 

@@ -146,7 +146,9 @@ def _sure(state: State, answers: Answers) -> ViewPart | None:
     section = confidence_section(belief, memory=True)
     basis = dim(f"Based on {words(section.remark)}.")
     separate = dim(_SEPARATE) if plain_name(answers.system(state).name) in MEASURED else ""
-    return ViewPart(title="How sure this is", blocks=(f"{said}.", basis, separate, *section.blocks))
+    return ViewPart(
+        title="Confidence of the prediction", blocks=(f"{said}.", basis, separate, *section.blocks)
+    )
 
 
 _SEPARATE = (
@@ -223,6 +225,6 @@ PARTS = (
         name="changes", title="The effect of single changes", make=single_changes, later=True
     ),
     ViewPartKind(name="traffic", title="Traffic", make=_traffic, later=True),
-    ViewPartKind(name="sure", title="How sure this is", make=_sure, later=True),
+    ViewPartKind(name="sure", title="Confidence of the prediction", make=_sure, later=True),
     ViewPartKind(name="whole", title="The whole page", make=_whole, later=True),
 )
