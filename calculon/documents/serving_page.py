@@ -84,6 +84,7 @@ class _ServingPage:
         served, procs = self.served, self.deployment.num_procs
         question = {
             "deployment": deployment_words(self.deployment),
+            "chosen": self._chosen(),
             "requests": requests_words(self.workload),
             "batch": f"{counted(served.batch, 'sequence')} in each replica: {self._limit()}",
             "drafts": draft_words(served),
@@ -100,6 +101,15 @@ class _ServingPage:
         title = f"{served.model} served by {procs:,} x {served.system}"
         machine = {**served.provenance, "note": note}
         return titled(title, "", machine, lead=(labelled(question),), parts=parts)
+
+    def _chosen(self) -> str:
+        """Return the search that found the deployment; empty for a stated one."""
+        tried = self.served.tried
+        if not tried:
+            return ""
+        near = not all(one.met for one in self.served.limits)
+        by = "nearest to the limits" if near else "best by tokens/s, then TPOT"
+        return f"{by}, of {tried:,} deployments (see calculon serve-optimal)"
 
     def _limit(self) -> str:
         """Return the reason why the batch of a replica is limited."""

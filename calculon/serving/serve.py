@@ -58,6 +58,7 @@ class Served(Tabular):
     Attributes:
         model, system, deployment, workload: The records.
         point: Operating point of a replica: its batch, figures, passes and limits.
+        tried: Deployments of a search of which this is the best; 0 if the deployment was stated.
     """
 
     model: Model
@@ -65,6 +66,7 @@ class Served(Tabular):
     deployment: Deployment
     workload: Workload
     point: Point
+    tried: int = 0
 
     @property
     def batch(self) -> int:
@@ -190,6 +192,7 @@ class Served(Tabular):
             system=self.system.name,
             provenance=self.system.provenance.to_dict(),
             deployment=self.deployment,
+            tried=self.tried,
             workload=self.workload,
             batch=self.batch,
             cut=self.cut,
@@ -252,32 +255,37 @@ def serve(
     changes: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Served:
-    """Estimate a deployment that serves a model.
+    """Estimate a stated deployment; arguments, result and errors as of :func:`calculon.serve`.
 
-    Args:
-        model, system: As in :func:`calculon.estimate`.
-        deployment: A name of the catalog, a file, a mapping of fields, or a record; a script that starts vLLM, SGLang
-            or TensorRT-LLM, or the command itself (options that are not modelled give a warning); words
-            (``"tp=2 dp=4"``); or a number of processors, with one replica per node (:func:`deployment_of`).
-        workload: A name of the catalog, a file, a mapping or a record, or the document of a result of this function,
-            which contains a workload. If `deployment` is such a result and no workload with prompt and output is given,
-            its workload is used.
-        changes: Fields that override the deployment.
-        **options: Fields that override the workload: ``prompt=2000``.
-
-    Returns:
-        The figures in the steady state. If the load states neither a rate nor users, the batch is the largest one that
-        meets the limits; if none does, the batch is one sequence, and the limits state by how much they are missed.
-
-    Raises:
-        SpecError: For all problems of the inputs.
-        Infeasible: If the model or a single sequence does not fit.
-
-    Examples:
-        >>> found = serve("llama3-8B", 1, "h100_80g_sxm", prompt=1000, output=200)
-        >>> found["tpot"] >= found["decode_time"]
-        True
+    A number of processors means its default deployment (:func:`deployment_of`), without a search.
     """
+    return question(model, deployment, system, workload, changes, options).solve()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedQuestion:
+    """Deployment of a model on a machine under a workload, as records."""
+
+    model: Model
+    system: System
+    deployment: Deployment
+    workload: Workload
+
+    def solve(self) -> Served:
+        """Estimate the deployment; raise Infeasible if a sequence does not fit."""
+        records = self.model, self.system, self.deployment, self.workload
+        return Served(*records, solver_of(*records).solve_single())
+
+
+def question(
+    model: Source | Model,
+    deployment: DeploymentSource | int,
+    system: Source | System,
+    workload: WorkloadSource | None,
+    changes: Mapping[str, Any] | None,
+    options: Mapping[str, Any],
+) -> ServedQuestion:
+    """Return the records of a stated deployment; arguments and errors as of :func:`serve`."""
     asked_model, asked_system = inputs.model(model), inputs.system(system)
     check_served(asked_model)
     load = read_workload(_workload_source(deployment, workload, options), options)
@@ -294,8 +302,7 @@ def serve(
     for one in (asked, asked.prefill_deployment):
         if one is not None:
             check_split(asked_model, one)
-    point = solver_of(asked_model, asked_system, asked, load).solve_single()
-    return Served(asked_model, asked_system, asked, load, point)
+    return ServedQuestion(model=asked_model, system=asked_system, deployment=asked, workload=load)
 
 
 def _deployment_from(

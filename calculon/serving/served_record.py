@@ -106,6 +106,9 @@ class ServedRecord:
     system: str = declare("name of the machine")
     provenance: dict[str, Any] = declare("origin of its figures")
     deployment: Deployment = declare("the deployment")
+    tried: int = declare(
+        "deployments of a search of which it is the best; 0 if it was stated", at_least=0, default=0
+    )
     workload: Workload = declare("the workload")
     method: str = declare("method of the estimate", default=STEADY_STATE)
     batch: int = declare("sequences that a replica decodes concurrently", at_least=0)

@@ -167,7 +167,7 @@ def test_a_degree_below_1_is_refused(run, words):
     [
         (
             f'serve {SERVED[0]} "tp=2 dp=4" {SERVED[1]}',
-            f"serve {SERVED[0]} 8 {SERVED[1]} --set tensor_par=2",
+            f"serve {SERVED[0]} 8 {SERVED[1]} --tp 2 --pp 1 --set token_budget=8192",
         ),
         (f'serve {SERVED[0]} "procs=8" {SERVED[1]}', f"serve {SERVED[0]} 8 {SERVED[1]}"),
         (

@@ -25,7 +25,7 @@ from calculon.search.deployments.serving_search import OBJECTIVE, make_space, se
 from calculon.serving.records.deployments import COUNT
 from calculon.serving.records.load import SATURATED, Workload
 from calculon.serving.records.read_records import read_workload
-from calculon.serving.serve import Served, serve
+from calculon.serving.serve import Served
 
 TOP = 8
 """Number of listed deployments."""
@@ -181,17 +181,10 @@ def answered(state: State, answers: Answers) -> Answered:
 
 
 def _answered(found: DeploymentSearch) -> Answered:
-    if len(found):
-        return Answered(found[0])
-    why = str(found.why)
-    if found.nearest is None:
-        return Answered(None, why)
-    tried = found.space
     try:
-        one = tried.deployment(found.nearest)
-        return Answered(serve(tried.model, one, tried.system, tried.workload), why)
-    except Infeasible:
-        return Answered(None, why)
+        return Answered(found.best_or_nearest, "" if len(found) else str(found.why))
+    except Infeasible as why:
+        return Answered(None, str(why))
 
 
 def frontier(state: State, answers: Answers) -> Mapping[str, Any]:

@@ -110,6 +110,20 @@ class DeploymentSearch(Tabular):
         raise self.why
 
     @property
+    def best_or_nearest(self) -> Served:
+        """The best deployment; if none meets the limits, the one that comes closest.
+
+        Raises:
+            Infeasible: When none fits in memory, or no split divides the model.
+        """
+        if len(self):
+            return self[0]
+        why = self.why
+        if why.reason != "limits" or self.nearest is None:
+            raise why
+        return self._served(self.nearest)
+
+    @property
     def why(self) -> Infeasible:
         """Error that explains why there is no deployment, with the nearest one."""
         if self.counts.feasible:
