@@ -17,7 +17,8 @@ from calculon.render.frontier import Frontier
 from calculon.render.text_tables import EARLY, Column, Table
 from calculon.render.texts import counted, quantity
 from calculon.search.deployments.deployment_search import DeploymentSearch
-from calculon.search.deployments.deployment_vocabulary import TYPES
+from calculon.search.deployments.deployment_space import DeploymentSpace
+from calculon.search.deployments.deployment_vocabulary import TYPES, stated_default
 from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.load import SATURATED, Workload
 from calculon.serving.records.pool import Pool
@@ -93,7 +94,7 @@ class _DeploymentsPage:
             "tried": f"{counted(counts.total, 'deployment')}, each with its batch; "
             f"{counts.feasible:,} of {counts.solved:,} solved meet the limits",
             "splits": space.bounds,
-            "types": tried_types(space.tried("weights_dtype"), space.tried("kv_dtype")),
+            "types": tried_types(space),
             "left out": left_out_words(space.left_out),
             "price": self._price_words(),
         }
@@ -295,12 +296,16 @@ def _prefill_words(pool: Pool | None) -> str:
     return f"{pool.replicas:,} x {split_words(pool)}"
 
 
-def tried_types(weights: Sequence[str], cache: Sequence[str]) -> str:
+def tried_types(space: DeploymentSpace) -> str:
     """Return the data types that were tried."""
-    said = f"weights {', '.join(weights)}; cache {', '.join(cache)}"
-    narrow = any(one not in ("bfloat16", "float16") for one in (*weights, *cache))
-    hint = "" if narrow else " (narrower ones only on request: --add weights_dtype=float8)"
-    return f"{said}{hint}"
+    tried = {name: space.tried(name) for name in ("weights_dtype", "experts_dtype", "kv_dtype")}
+    if tried["experts_dtype"] == ("same",):
+        del tried["experts_dtype"]
+    said = "; ".join(f"{_title(name)} {', '.join(values)}" for name, values in tried.items())
+    released = [name for name, values in tried.items() if values != (stated_default(name),)]
+    return (
+        said if released else f"{said} (narrower ones only on request: --add weights_dtype=float8)"
+    )
 
 
 def limits_words(workload: Workload) -> str:

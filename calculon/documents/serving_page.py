@@ -83,7 +83,7 @@ class _ServingPage:
         """Return the complete page."""
         served, procs = self.served, self.deployment.num_procs
         question = {
-            "deployment": deployment_words(self.deployment),
+            "deployment": deployment_words(self.deployment, served.arithmetic),
             "chosen": self._chosen(),
             "requests": requests_words(self.workload),
             "batch": f"{counted(served.batch, 'sequence')} in each replica: {self._limit()}",
@@ -403,14 +403,15 @@ def split_words(d: Pool) -> str:
     )
 
 
-def types_words(d: Deployment) -> str:
-    """Return the data types of weights and KV cache."""
+def types_words(d: Deployment, arithmetic: str = "") -> str:
+    """Return the data types of weights and KV cache; `arithmetic` is the wider type that they are multiplied in."""
     experts = "" if d.experts_dtype == "same" else f", experts {d.experts_dtype}"
-    return f"weights {d.weights_dtype}{experts}, cache {d.kv_dtype}"
+    wider = f" (multiplied in {arithmetic})" if arithmetic else ""
+    return f"weights {d.weights_dtype}{experts}{wider}, cache {d.kv_dtype}"
 
 
-def deployment_words(d: Deployment) -> str:
-    """Return a deployment in one line."""
+def deployment_words(d: Deployment, arithmetic: str = "") -> str:
+    """Return a deployment in one line; `arithmetic` as in :func:`types_words`."""
     batching = f"{d.batching} batching"
     if d.batching == "continuous":
         budget = d.token_budget
@@ -419,7 +420,7 @@ def deployment_words(d: Deployment) -> str:
     if pool := d.prefill:
         batching = "no prefill in between"
         replicas += f" decode, {counted(pool.replicas, 'replica')} of {split_words(pool)} prefill"
-    return f"{replicas}; {types_words(d)}; {batching}{exchange_words(d)}"
+    return f"{replicas}; {types_words(d, arithmetic)}; {batching}{exchange_words(d)}"
 
 
 def exchange_words(d: Deployment) -> str:

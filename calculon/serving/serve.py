@@ -23,12 +23,13 @@ from calculon.estimate.served_errors import FigureRange, served_ranges
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.serving.caches.cache import check_length, check_served, copies_of_heads
-from calculon.serving.default_deployment import deployment_of, solver_of
+from calculon.serving.default_deployment import default_types, deployment_of, solver_of
 from calculon.serving.hardware_gains import HardwareGain, hardware_gains
 from calculon.serving.passes.drafts import draft_of, speculation_of, split_problems
 from calculon.serving.passes.row_times import PassTimes
 from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.load import SATURATED, Workload
+from calculon.serving.records.number_types import WIDE_TYPES, NumberTypes
 from calculon.serving.records.pool import Pool
 from calculon.serving.records.read_records import (
     DeploymentSource,
@@ -125,6 +126,16 @@ class Served(Tabular):
         return served_ranges(self.served_class, self.stats)
 
     @property
+    def arithmetic(self) -> str:
+        """Wide type that narrower weights are multiplied in, as the machine has no engine for theirs; else empty."""
+        d = self.deployment
+        stored = d.weights_dtype, d.of_experts if self.model.mixes else d.weights_dtype
+        types = NumberTypes.of(self.system, *stored, d.head_dtype, d.kv_dtype)
+        pairs = zip(stored, types.engines[:2], strict=True)
+        wide = (one for kept, one in pairs if kept not in WIDE_TYPES and one in WIDE_TYPES)
+        return next(wide, "")
+
+    @property
     def worth(self) -> str:
         """Figure that better hardware is judged by: the output rate, or interactivity if the load fixes the rate."""
         return "output_rate" if self.workload.kind == SATURATED else "interactivity"
@@ -193,6 +204,7 @@ class Served(Tabular):
             provenance=self.system.provenance.to_dict(),
             deployment=self.deployment,
             tried=self.tried,
+            arithmetic=self.arithmetic,
             workload=self.workload,
             batch=self.batch,
             cut=self.cut,
@@ -295,7 +307,7 @@ def question(
     if not isinstance(deployment, bool) and isinstance(source, Integral):
         asked = deployment_of(asked_model, asked_system, int(source), load, changes)
     elif (fields := deployment_in_words(source)) is not None:
-        fields |= changes or {}
+        fields = {**default_types(asked_model), **fields, **(changes or {})}
         asked = deployment_of(asked_model, asked_system, fields.pop("num_procs"), load, fields)
     else:
         asked = _deployment_from(asked_model, asked_system, source, load, changes)
@@ -315,7 +327,11 @@ def _deployment_from(
     """Return the deployment of a source, which may be a script that starts an engine."""
     if not _may_start_engine(source):
         return read_deployment(source, changes)
-    from calculon.launch.launch_files import is_launch_file, warn_of_lost_settings  # rarely needed
+    from calculon.launch.launch_files import (  # rarely needed
+        is_launch_file,
+        warn_of_lost_settings,
+        warn_of_other_checkpoint,
+    )
     from calculon.serving.engine_scripts import launched_server, server_of
 
     stated = changes or {}
@@ -331,7 +347,12 @@ def _deployment_from(
         return read_deployment(source, changes)
     warn_of_lost_settings(path, launch)
     changed = {name: value for name, value in stated.items() if name != "num_procs"}
-    return read_deployment({"about": path, **launch.deployment}, changed)
+    warn_of_other_checkpoint(path, launch, model)
+    fields = {"about": path, **launch.deployment}
+    # An engine loads a checkpoint as released unless its options or comments state other types.
+    if fields.get("weights_dtype") in WIDE_TYPES and fields.get("experts_dtype") == "same":
+        fields |= default_types(model)
+    return read_deployment(fields, changed)
 
 
 def _workload_source(

@@ -109,6 +109,9 @@ class ServedRecord:
     tried: int = declare(
         "deployments of a search of which it is the best; 0 if it was stated", at_least=0, default=0
     )
+    arithmetic: str = declare(
+        "16-bit type that narrower weights are multiplied in; empty if their own", default=""
+    )
     workload: Workload = declare("the workload")
     method: str = declare("method of the estimate", default=STEADY_STATE)
     batch: int = declare("sequences that a replica decodes concurrently", at_least=0)

@@ -12,6 +12,7 @@ from calculon.base.errors import Infeasible, Problem, SpecError, nearest
 from calculon.base.frozen import dataclass
 from calculon.campaign.goals import TimeSpan
 from calculon.declarations import catalog
+from calculon.declarations.model import Model
 from calculon.declarations.parse import parse_value
 from calculon.documents.served_frontier import AXES, frontier_in
 from calculon.explore.answers import Answers
@@ -22,6 +23,7 @@ from calculon.search.deployments.deployment_search import DeploymentSearch
 from calculon.search.deployments.deployment_space import DeploymentSpace
 from calculon.search.deployments.deployment_vocabulary import CHOICES, SCHEDULING, SPLIT, checked
 from calculon.search.deployments.serving_search import OBJECTIVE, make_space, searched
+from calculon.serving.default_deployment import default_types
 from calculon.serving.records.deployments import COUNT
 from calculon.serving.records.load import SATURATED, Workload
 from calculon.serving.records.read_records import read_workload
@@ -127,11 +129,20 @@ def _space(state: State, answers: Answers) -> DeploymentSpace:
     return _make(state, answers, load, held)
 
 
+def released(state: State, answers: Answers) -> Mapping[str, Any]:
+    """Return the types of the released weights of the model, by field."""
+    return default_types(_model(state, answers))
+
+
+def _model(state: State, answers: Answers) -> Model:
+    source = answers.offer.source(MODEL, state.model)
+    return answers.kept(("model", state.model), lambda: inputs.model(source))
+
+
 def _make(
     state: State, answers: Answers, load: Workload, held: Mapping[str, Any], *, front: bool = False
 ) -> DeploymentSpace:
-    source, system = answers.offer.source(MODEL, state.model), answers.system(state)
-    model = answers.kept(("model", state.model), lambda: inputs.model(source))
+    model, system = _model(state, answers), answers.system(state)
     return make_space(model, counts(state, load), system, load, None, held, front=front)
 
 
@@ -215,7 +226,8 @@ def with_deployment(state: State, fields: Mapping[str, Any]) -> str:
         word: str(value)
         for word, one in DEPLOYMENT.items()
         if (value := fields.get(one.key)) is not None
-        and not (one.key in CHOICES and value == one.default)
+        # A stated default stays: the default of a type may be the type of the released weights.
+        and not (one.key in CHOICES and value == one.default and not state.option(word))
         and not (one.key == COUNT and value == state.procs)
         and not (one.key == "max_batch" and not value)
     }

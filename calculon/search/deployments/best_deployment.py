@@ -5,6 +5,7 @@ from dataclasses import replace
 from numbers import Integral
 from typing import Any
 
+from calculon import inputs
 from calculon.declarations.model import Model
 from calculon.estimate.argument_order import takes_either_order
 from calculon.hardware.system import System
@@ -12,7 +13,7 @@ from calculon.inputs import Source
 from calculon.search.deployments.deployment_space import DeploymentSpace
 from calculon.search.deployments.serving_search import make_space, searched
 from calculon.serving import serve as serving
-from calculon.serving.default_deployment import PREFILL
+from calculon.serving.default_deployment import PREFILL, default_types
 from calculon.serving.records.read_records import (
     DeploymentSource,
     WorkloadSource,
@@ -62,11 +63,14 @@ def serve(
     stated = {name: value for name, value in (changes or {}).items() if value is not None}
     space = space_of(model, deployment, system, workload, stated, options)
     if space is None:
+        if _processors(deployment) is not None:
+            stated = {**default_types(inputs.model(model)), **stated}
         return serving.serve(model, deployment, system, workload, changes=stated, **options)
     found = searched(space)
     if not len(found) and found.nearest is None:
         # The default split names the field that divides nothing.
         (count,), fix = space.counts, {name: values[0] for name, values in space.fix.items()}
+        fix = {**default_types(space.model), **fix}
         return serving.serve(space.model, count, space.system, space.workload, changes=fix)
     total = found.counts.total
     return replace(found.best_or_nearest, tried=total if total > 1 else 0)
