@@ -9,8 +9,14 @@ from calculon.base.frozen import dataclass
 from calculon.base.records import Column as Figure
 from calculon.documents.page_title import machine_of, titled
 from calculon.documents.serving_drafts import draft_mark
-from calculon.documents.serving_page import duration_of, rate, requests_words, split_words
-from calculon.estimate.served_errors import basis
+from calculon.documents.serving_page import (
+    NOT_VALIDATED,
+    duration_of,
+    rate,
+    requests_words,
+    split_words,
+)
+from calculon.estimate.served_errors import short_basis
 from calculon.render.digits import Digits
 from calculon.render.document import Block, Document, Section, dim, labelled
 from calculon.render.frontier import Frontier
@@ -126,13 +132,17 @@ class _DeploymentsPage:
         procs = self.winners[0].deployment.num_procs
         said = []
         for name, one in ranges.items():
+            if not one.validates:
+                said.append(f"{_OF_RANGES[name]} {NOT_VALIDATED}")
+                continue
             digits, each = Digits(one.spread), procs if name == "output_rate" else 1
             # The page shows throughput per processor, and the range is of the whole deployment.
             write = digits.rate if name == "output_rate" else digits.duration
             low, high = (write(end / each, one.value / each) for end in (one.low, one.high))
             said.append(f"{_OF_RANGES[name]} {low} to {high}")
+        rows = short_basis(self.found.class_of(0), ranges)
         first = "90 % ranges of #0" if len(self.winners) > 1 else "90 % ranges"
-        return f"{first}: {', '.join(said)}. {basis(self.found.class_of(0), ranges)}"
+        return f"{first}: {', '.join(said)}. {rows[0].upper()}{rows[1:]}"
 
     def _price_words(self) -> str:
         """Return a note that no price is known; empty if it is."""

@@ -123,7 +123,28 @@ class Served(Tabular):
     @property
     def ranges(self) -> dict[str, FigureRange]:
         """90 % prediction intervals of figures by name, from published rows; similar deployments have more weight."""
-        return served_ranges(self.served_class, self.stats)
+        return served_ranges(self.served_class, self.stats, self.rooflines)
+
+    @cached_property
+    def rooflines(self) -> dict[str, float]:
+        """Fastest values of figures that the peaks of the machine allow, by name.
+
+        A token reads all weights and caches of its pass from memory; a prompt also takes the arithmetic of its prefill.
+        Sources: Williams et al., *Roofline*, CACM 52(4), 2009; Pope et al., arXiv 2211.05102, section 2.
+        """
+        d, bandwidth = self.deployment, self.system.mem1.bandwidth
+        types = NumberTypes.of(self.system, d.weights_dtype, d.of_experts, d.head_dtype, d.kv_dtype)
+        peak = max(self.system.product_engine(one).peak for one in types.engines)
+        reads = [
+            float((one.total("weights") + one.total("cache"))[0]) / bandwidth
+            for one in (self.decode, self.prefill)
+        ]
+        token = reads[0] / self["spec_tokens"]
+        arithmetic = float(self.prefill.total("flops")[0]) / peak
+        rate = self["output_rate"] * self["tpot"] / token if token else math.inf
+        found = {"ttft": max(reads[1], arithmetic), "tpot": token, "output_rate": rate}
+        # An overloaded deployment has no finite time per token.
+        return {name: one for name, one in found.items() if math.isfinite(one)}
 
     @property
     def arithmetic(self) -> str:
@@ -214,6 +235,7 @@ class Served(Tabular):
             price=self.point.price,
             power=self.point.power,
             served_class=self.served_class,
+            rooflines=self.rooflines,
             ranges=self.ranges,
             limits=tuple(map(LimitRecord.of, self.limits)),
             worth=self.worth,

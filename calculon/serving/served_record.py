@@ -124,6 +124,9 @@ class ServedRecord:
     served_class: ServedClass | None = declare(
         "class of deployments that published rows are compared with", default=None, nullable=True
     )
+    rooflines: dict[str, float] = number(
+        "fastest values of figures that the peaks of the machine allow"
+    )
     ranges: dict[str, FigureRange] = declare("prediction intervals of figures, from published rows")
     limits: tuple[LimitRecord, ...] = declare("limits of the workload", default=())
     worth: str = declare(
@@ -174,7 +177,7 @@ def read_served(raw: Mapping[str, Any], path: str) -> ServedRecord:
     Raises:
         SpecError: With all problems of the document.
     """
-    older: dict[str, Any] = {"provenance": {}}  # members that older files lack
+    older: dict[str, Any] = {"provenance": {}, "rooflines": {}}  # members that older files lack
     deployment = without_replicas(raw[DEPLOYMENT], path, DEPLOYMENT)
     # ranges are computed from the published rows of today instead of being read
     stated = {DEPLOYMENT: deployment, "ranges": {}}
@@ -182,4 +185,5 @@ def read_served(raw: Mapping[str, Any], path: str) -> ServedRecord:
     if found.served_class is None:  # written before ranges had classes
         return found
     figures = {name: found.figures[name] for name in FIGURES}
-    return replace(found, ranges=served_ranges(found.served_class, figures))
+    ranges = served_ranges(found.served_class, figures, found.rooflines)
+    return replace(found, ranges=ranges)

@@ -1,6 +1,7 @@
 """``calculon serve``: pages, files and exit codes."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -84,6 +85,14 @@ def test_the_page_says_what_counts_for_its_question(run, words, said, unsaid):
     text = flat(run("serve", *words.split(), "-v").out)
     assert said in text
     assert not unsaid or unsaid not in text
+
+
+def test_a_limit_that_measured_values_may_miss_has_a_caveat(output_of):
+    asked = ("serve", "llama3-70B", "tp=8", "h100", *LENGTHS, "--tpot", "50ms", "--ttft", "1")
+    out = output_of(*asked)
+    assert re.search(r"Keeps TPOT: 50 ms of 50 ms, but its range goes to \d+ ms\.", out)
+    assert re.search(r"Keeps TTFT: \d+ ms of 1 s, not validated\.", out)
+    assert len(out.splitlines()) <= 24
 
 
 def test_a_quoted_command_of_an_engine_is_a_deployment(output_of, tmp_path):

@@ -17,7 +17,7 @@ from calculon.declarations.result_records import DEPLOYMENT
 from calculon.declarations.result_selection import WINNERS
 from calculon.declarations.serving_classes import ServedClass
 from calculon.declarations.serving_figures import SERVING_FIGURES
-from calculon.estimate.served_errors import FIGURES, FigureRange, served_ranges
+from calculon.estimate.served_errors import FigureRange
 from calculon.search.deployments.deployment_rows import solve
 from calculon.search.deployments.deployment_space import DeploymentSpace
 from calculon.search.deployments.deployment_vocabulary import TYPES
@@ -210,8 +210,7 @@ class DeploymentSearch(Tabular):
 
     def ranges(self, rank: int) -> dict[str, FigureRange]:
         """Return the ranges of the figures of a deployment, as in :attr:`calculon.serving.serve.Served.ranges`."""
-        figures = {name: float(self.columns[name][rank]) for name in FIGURES}
-        return served_ranges(self.class_of(rank), figures)
+        return self[rank].ranges
 
     def table(self) -> dict[str, Any]:
         """Return fields, batch, figures, model and system of the deployments by name, with a row each, best first."""
