@@ -121,8 +121,8 @@ class Evidence:
         """Return a mask of the rows of a class; rows of any engine if the class states none."""
         alike = [self._alike(of_class, name) for name in self._stated(of_class)]
         # No published row describes a disaggregated deployment, whatever else it shares.
-        found: Array = np.all(alike, 0) & (not of_class.apart)
-        return found
+        result: Array = np.all(alike, 0) & (not of_class.apart)
+        return result
 
     def without(self, source: str) -> "Evidence":
         """Return the rows of all other sources."""
@@ -322,7 +322,7 @@ def served_ranges(
         figures: Figures by name.
         rooflines: Fastest possible values by figure: shortest times, and the highest rate.
     """
-    found, limits = {}, rooflines or {}
+    result, limits = {}, rooflines or {}
     for name in FIGURES:
         value = figures.get(name)
         known = _published().get(queued(name, of_class))
@@ -341,7 +341,7 @@ def served_ranges(
                 if name == "output_rate"
                 else (max(low, min(ratio, 1.0)), high)
             )
-        found[name] = FigureRange(
+        result[name] = FigureRange(
             low=low * value,
             high=high * value,
             ratio_low=low,
@@ -353,7 +353,7 @@ def served_ranges(
             sharing_rows=shared.rows,
             sharing_sources=shared.sources,
         )
-    return found
+    return result
 
 
 def basis(of_class: ServedClass, ranges: Mapping[str, FigureRange]) -> str:
@@ -368,7 +368,7 @@ def basis(of_class: ServedClass, ranges: Mapping[str, FigureRange]) -> str:
         count = f"{one.class_rows:,} of {one.rows:,}"
         said.append(f"{count} {published}of {FIGURES[name]}{queue} ({further})")
     words = of_class.in_words
-    return f"{words[0].upper()}{words[1:]}: this class has {', '.join(said)}."
+    return f"{words[0].upper()}{words[1:]}: {', '.join(said)}."
 
 
 def short_basis(of_class: ServedClass, ranges: Mapping[str, FigureRange]) -> str:

@@ -54,11 +54,11 @@ def test_shares_and_times_in_other_words(refuses):
     refuses((*SMALL, *LENGTHS), rows)
 
 
-WAITS = "more: stage-to-stage transfers, waiting for the slowest rank."
+WAITS = "for stage-to-stage transfers and the slowest rank."
 ALONE = "prefill alone, in one pass"
 LENGTHS_TEXT = " ".join(LENGTHS)
 SINGLE = "All 2 replicas share a queue"
-EVEN_ONE = "1 sequence in each replica: even one misses the"
+EVEN_ONE = "1 sequence per replica: even one misses the"
 
 
 @for_each(
@@ -90,8 +90,8 @@ def test_the_page_says_what_counts_for_its_question(run, words, said, unsaid):
 def test_a_limit_that_measured_values_may_miss_has_a_caveat(output_of):
     asked = ("serve", "llama3-70B", "tp=8", "h100", *LENGTHS, "--tpot", "50ms", "--ttft", "1")
     out = output_of(*asked)
-    assert re.search(r"Keeps TPOT: 50 ms of 50 ms, but its range goes to \d+ ms\.", out)
-    assert re.search(r"Keeps TTFT: \d+ ms of 1 s, not validated\.", out)
+    assert re.search(r"Meets TPOT: 50 ms, limit 50 ms, but its range goes to \d+ ms\.", out)
+    assert re.search(r"Meets TTFT: \d+ ms, limit 1 s, not validated\.", out)
     assert len(out.splitlines()) <= 24
 
 

@@ -15,8 +15,8 @@ from calculon.declarations import catalog
 from calculon.declarations.model import Model
 from calculon.declarations.parse import parse_value
 from calculon.documents.served_frontier import AXES, frontier_in
+from calculon.explore.allowed_inputs import MODEL
 from calculon.explore.answers import Answers
-from calculon.explore.offer import MODEL
 from calculon.explore.page_state import State
 from calculon.explore.serving.served_words import DEPLOYMENT, REQUESTS
 from calculon.search.deployments.deployment_search import DeploymentSearch
@@ -47,15 +47,15 @@ def stated(state: State, words: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         SpecError: For a text that is no value.
     """
-    found = {}
+    result = {}
     for word, one in words.items():
         if not (text := state.option(word)):
             continue
         try:
-            found[one.key] = parse_value(text)
+            result[one.key] = parse_value(text)
         except SpecError as error:
             raise SpecError("address", Problem(one.key, error.expected, error.found)) from None
-    return found
+    return result
 
 
 def workload(state: State) -> Workload:
@@ -95,9 +95,9 @@ def fixed(state: State) -> dict[str, Any]:
     Raises:
         SpecError: For invalid values.
     """
-    found = {name: one for name, one in stated(state, DEPLOYMENT).items() if name != COUNT}
-    checked("deployment", found)
-    return found
+    result = {name: one for name, one in stated(state, DEPLOYMENT).items() if name != COUNT}
+    checked("deployment", result)
+    return result
 
 
 def key_of(state: State) -> str:
@@ -114,7 +114,7 @@ def space(state: State, answers: Answers) -> DeploymentSpace:
     Raises:
         SpecError: For an invalid question.
     """
-    return answers.kept(("deployments tried", key_of(state)), lambda: _space(state, answers))
+    return answers.cached(("deployments tried", key_of(state)), lambda: _space(state, answers))
 
 
 def _space(state: State, answers: Answers) -> DeploymentSpace:
@@ -135,20 +135,27 @@ def released(state: State, answers: Answers) -> Mapping[str, Any]:
 
 
 def _model(state: State, answers: Answers) -> Model:
-    source = answers.offer.source(MODEL, state.model)
-    return answers.kept(("model", state.model), lambda: inputs.model(source))
+    source = answers.allowed.source(MODEL, state.model)
+    return answers.cached(("model", state.model), lambda: inputs.model(source))
 
 
 def _make(
-    state: State, answers: Answers, load: Workload, held: Mapping[str, Any], *, front: bool = False
+    state: State,
+    answers: Answers,
+    load: Workload,
+    held: Mapping[str, Any],
+    *,
+    vary_batch: bool = False,
 ) -> DeploymentSpace:
     model, system = _model(state, answers), answers.system(state)
-    return make_space(model, counts(state, load), system, load, None, held, front=front)
+    return make_space(model, counts(state, load), system, load, None, held, vary_batch=vary_batch)
 
 
 def possible(state: State, answers: Answers, name: str) -> list[int]:
     """Return the possible values of a numeric field, given the types and the previous numbers of the address."""
-    return answers.kept(("possible", key_of(state), name), lambda: _possible(state, answers, name))
+    return answers.cached(
+        ("possible", key_of(state), name), lambda: _possible(state, answers, name)
+    )
 
 
 def _possible(state: State, answers: Answers, name: str) -> list[int]:
@@ -169,11 +176,13 @@ def _possible(state: State, answers: Answers, name: str) -> list[int]:
 def deployments(state: State, answers: Answers) -> DeploymentSearch:
     """Return the best deployments by generated tokens/s per processor, which are the cheapest ones."""
     tried = space(state, answers)
-    return answers.searched(("deployments", key_of(state)), lambda: searched(tried, OBJECTIVE, TOP))
+    return answers.cached_search(
+        ("deployments", key_of(state)), lambda: searched(tried, OBJECTIVE, TOP)
+    )
 
 
 @dataclass(frozen=True)
-class Answered:
+class DisplayedDeployment:
     """Deployment of a page.
 
     Attributes:
@@ -185,17 +194,17 @@ class Answered:
     problem: str = ""
 
 
-def answered(state: State, answers: Answers) -> Answered:
+def displayed_deployment(state: State, answers: Answers) -> DisplayedDeployment:
     """Return the deployment of a page."""
     found = deployments(state, answers)
-    return answers.kept(("answered", key_of(state)), lambda: _answered(found))
+    return answers.cached(("answered", key_of(state)), lambda: _displayed_deployment(found))
 
 
-def _answered(found: DeploymentSearch) -> Answered:
+def _displayed_deployment(result: DeploymentSearch) -> DisplayedDeployment:
     try:
-        return Answered(found.best_or_nearest, "" if len(found) else str(found.why))
+        return DisplayedDeployment(result.best_or_nearest, "" if len(result) else str(result.why))
     except Infeasible as why:
-        return Answered(None, str(why))
+        return DisplayedDeployment(None, str(why))
 
 
 def frontier(state: State, answers: Answers) -> Mapping[str, Any]:
@@ -207,7 +216,7 @@ def frontier(state: State, answers: Answers) -> Mapping[str, Any]:
     numbers = [word for word, one in DEPLOYMENT.items() if one.key not in CHOICES]
     options = {name: one for name, one in state.options.items() if name not in numbers}
     free = replace(state, options=options)
-    return answers.kept(("frontier", key_of(free)), lambda: _frontier(free, answers))
+    return answers.cached(("frontier", key_of(free)), lambda: _frontier(free, answers))
 
 
 def _frontier(state: State, answers: Answers) -> Mapping[str, Any]:
@@ -216,7 +225,7 @@ def _frontier(state: State, answers: Answers) -> Mapping[str, Any]:
     load = replace(
         load, rate=None, users=None, think=pause
     )  # no fixed load, so that every batch is tried
-    tried = _make(state, answers, load, fixed(state), front=True)
+    tried = _make(state, answers, load, fixed(state), vary_batch=True)
     return frontier_in(searched(tried, pareto=AXES))
 
 
