@@ -5,11 +5,14 @@ import warnings
 from collections.abc import Mapping
 
 from calculon.base.errors import Problem, SpecError, printable
+from calculon.declarations import catalog
 from calculon.declarations.decode import SpecWarning
 from calculon.declarations.files import STDIN, read_bytes
 from calculon.declarations.model import Model
+from calculon.declarations.origin import plain_name
 from calculon.launch.dialect import Launch, read
 from calculon.launch.dialects import read_launch, recognised, recognised_engine
+from calculon.launch.engines.engine_files import CHECKPOINT
 from calculon.launch.server import Server
 
 _LOST = "changes the result, and is not modelled"
@@ -119,6 +122,18 @@ def warn_of_other_model(path: str, launch: Launch, model: Model) -> None:
         # Only the shape is compared: names of models differ between launchers.
         found = ", ".join(f"{name} {other[name]:,}, not {getattr(model, name):,}" for name in wrong)
         words = f"{path}: it describes a different model; {model.name} is used ({found})"
+        warnings.warn(printable(words), SpecWarning, stacklevel=3)
+
+
+def warn_of_other_checkpoint(path: str, launch: Launch, model: Model) -> None:
+    """Warn if a script starts an engine for a catalog model other than the requested one; unknown names are ignored."""
+    stated = launch.stated.get(CHECKPOINT)
+    try:
+        name = "" if stated is None else catalog.exact("model", str(stated.value))
+    except SpecError:
+        return
+    if name not in ("", plain_name(model.name)):
+        words = f"{path}: it serves {stated.value}; {model.name} is used" if stated else ""
         warnings.warn(printable(words), SpecWarning, stacklevel=3)
 
 

@@ -23,7 +23,7 @@ def configure(parser: Parser) -> None:
         'calculon compare llama-3.1-8b "tp=4 dp=16" "tp=2 dp=32" h100\n'
         "calculon plan llama-3-8b 64 h100 -o plan.json\n"
         "calculon compare mine=run.sh best=plan.json\n"
-        "calculon compare llama3-70B,8,h100 llama3-70B,8,h200 --prompt 2k --output 500\n"
+        "calculon compare llama3-70B,8,h100 llama3-70B,8,h200 --prompt 2000 --output 500\n"
         "calculon compare best.json#0 best.json#9 --format csv --all\n"
         "calculon llm megatron-1T 3072_t4_p64_d12_mbs4_full a100_80g before.json\n"
         "calculon llm megatron-1T 3072_t4_p64_d12_mbs4_full a100_80e after.json\n"
