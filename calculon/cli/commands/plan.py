@@ -127,6 +127,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
 
 def _answer(arguments: argparse.Namespace, log: Log) -> int:
+    from calculon import inputs
     from calculon.declarations.spellings.plan_pairs import is_plan
 
     set_in_order(arguments)
@@ -148,8 +149,11 @@ def _answer(arguments: argparse.Namespace, log: Log) -> int:
     model, machines, words = requested_question(arguments)
     words |= {"mine": only_plan(arguments.mine), "risk": arguments.risk}
     in_words = not arguments.mine or is_plan(arguments.mine)  # a file names its own
-    if emitted is not None and arguments.preset is None and in_words:
-        words["preset"] = emitted.preset
+    if emitted is not None:
+        for machine in machines:
+            emitted.check_machine(inputs.system(machine))
+        if arguments.preset is None and in_words:
+            words["preset"] = emitted.preset
     objective = _objective(arguments, words["campaign"], len(machines))
 
     def show(page: "Callable[[], Document]", data: Callable[[], Any]) -> None:
