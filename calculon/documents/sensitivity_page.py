@@ -28,7 +28,7 @@ SHOWN = 0.005
 _LEAST_GAIN = 1e-3
 """Smallest relative gain by another plan that is listed."""
 
-KINDS = {"run": "The run", "hardware": "Hardware", "use": "How well it is used"}
+KINDS = {"run": "The run", "hardware": "Hardware", "use": "Efficiency"}
 """Titles of the kinds of figures (:data:`calculon.advise.elasticities.KINDS`), in the order of the page."""
 
 HARDWARE = "hardware"

@@ -210,7 +210,7 @@ def _shown(state: State, answers: Answers) -> Iterator[Equivalent]:
 
 def _search(state: State, answers: Answers) -> Iterator[Equivalent]:
     yield Equivalent(
-        title="The best execution of this search, into a file",
+        title="Best plan of this search, written to a file",
         argv=tuple(_searched(state, answers, (state.procs,), "best.json")),
         name="found",
         call=_search_call(state, answers, str(state.procs)),
@@ -221,7 +221,7 @@ def _search(state: State, answers: Answers) -> Iterator[Equivalent]:
         return
     if counts:
         yield Equivalent(
-            title="The best execution for each processor count, into a file",
+            title="Best plan for each processor count, written to a file",
             argv=tuple(_searched(state, answers, counts, "counts.csv")),
             name="by_count",
             call=f"{{n: {_search_call(state, answers, 'n', counts)} for n in {list(counts)}}}",
