@@ -231,7 +231,7 @@ def _nearest_in_words(one: NearestInfeasible) -> str:
     risk = "" if one.fits is None else f"; risk of running out {chance(1 - one.fits)}"
     return (
         f"Nearest miss: {plan_in_words(one.estimate.execution)} needs {gib(one.needed)} of "
-        f"{MEMORIES[one.tier - 1]}, {gib(one.over)} more than the {gib(one.available)} there{filled}{risk}."
+        f"{MEMORIES[one.tier - 1]}, {gib(one.over)} more than the {gib(one.available)} available{filled}{risk}."
     )
 
 
@@ -250,7 +250,7 @@ def _no_split(space: Space) -> str:
     processors = f"{_factors(space.num_procs)} processor{'s' * (space.num_procs > 1)}"
     return (
         f"no split of {processors} divides the model and the batch of "
-        f"{space.max_batch_size:,}{held and f', with {held}'}; possible values of each degree alone: {degrees}"
+        f"{space.max_batch_size:,}{held and f', with {held}'}; possible values of each degree: {degrees}"
     )
 
 

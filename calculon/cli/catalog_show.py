@@ -219,7 +219,7 @@ def _laws_blocks(about: Mapping[str, Any], name: str, levels: Levels) -> Iterato
     if few:
         yield kernels_table(few)
     if assumed := [line.partition(": ")[0] for line in about.get("assumed", [])]:
-        yield (f"Assumed, as `calculon catalog {name}` says: {', '.join(assumed)}")
+        yield (f"Assumed (`calculon catalog {name}` explains why): {', '.join(assumed)}")
 
 
 def _laws(about: Mapping[str, Any], links: Mapping[str, Any]) -> dict[str, str]:

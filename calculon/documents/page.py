@@ -91,7 +91,7 @@ def estimate_page(result: Result) -> Document:
     columns = (time, (*_memory(result), *traffic))
     training = result.execution is None or bool(result.execution["training"])
     # The evidence interval replaces the residual interval as the headline; both are shown if both exist.
-    label = "interval" if result.interval is None else "kernels alone"
+    label = "interval" if result.interval is None else "kernels only"
     parts = (
         key_figures(result),
         result.belief and confidence_section(result.belief, memory=True),
@@ -128,7 +128,7 @@ def interval_texts(interval: Mapping[str, Any]) -> dict[str, str]:
     parts = ", ".join(dict.fromkeys(one["part"] for one in interval["parts"]))
     texts = {"interval": f"{ends}, from residuals of {parts}", "method": interval["method"]}
     if interval["unknown"]:
-        texts["taken as exact"] = ", ".join(interval["unknown"]) + " (no residuals)"
+        texts["assumed exact"] = ", ".join(interval["unknown"]) + " (no residuals)"
     return texts
 
 

@@ -36,7 +36,7 @@ _COLUMNS: Mapping[str, str] = {
     "share": "MFU: share of peak, without masked keys if the kernel skips them",
     "rate": "seq/s: sequences per second",
     "each": "/proc: per processor",
-    "tie": f"{TIED}: not distinguishable from the fastest by measured runs of similar plans",
+    "tie": f"{TIED}: too close to the fastest to call, judging by measured runs of similar plans",
 }
 """Legend of columns, by key."""
 

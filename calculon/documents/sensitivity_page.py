@@ -25,10 +25,10 @@ from calculon.render.texts import counted, edition_and_preset
 SHOWN = 0.005
 """Smallest relative change over the range that gets a row; for a share near 1, relative to its distance from 1."""
 
-_LEAST_GAIN = 1e-3
+_MIN_GAIN = 1e-3
 """Smallest relative gain by another plan that is listed."""
 
-KINDS = {"run": "The run", "hardware": "Hardware", "use": "Efficiency"}
+KINDS = {"run": "The run", "hardware": "Hardware", "use": "Efficiencies"}
 """Titles of the kinds of figures (:data:`calculon.advise.elasticities.KINDS`), in the order of the page."""
 
 HARDWARE = "hardware"
@@ -38,11 +38,11 @@ _AMOUNTS = ("USD", "tokens/USD", "h", "MWh", "t")
 
 _NO_NAMES: Mapping[str, str] = {}
 
-_MOST_STEPS, _MOST_PLANS = 5, 6
+_MAX_STEPS, _MAX_PLANS = 5, 6
 _TYPED = ("matrix.", "vector.", "ext.")
-_MOST_IDLE = 4
+_MAX_IDLE = 4
 _SHARED = 5  # columns common to all kinds of figures
-_LEAST_SHARE = 1e-4
+_MIN_SHARE = 1e-4
 _ROUNDING = 1e-9
 
 _COLUMNS = (
@@ -269,9 +269,9 @@ class _SensitivityPage:
     def _notes(self) -> Iterator[str]:
         """Yield the number of figures without a row, and the sum of the elasticities."""
         if small := sum(not self._large(row) for row in self.rows):
-            yield f"{counted(small, 'more figure')} with less than {100 * SHOWN * self.least:.2g} %."
+            yield f"{counted(small, 'more figure')} with an effect below {100 * SHOWN * self.least:.2g} %."
         if idle := self.found.without_effect:
-            named = ", ".join([one for one in idle if not one.startswith(_TYPED)][:_MOST_IDLE])
+            named = ", ".join([one for one in idle if not one.startswith(_TYPED)][:_MAX_IDLE])
             more = f", among them {named}" if named else ""
             yield f"{counted(len(idle), 'figure')} without effect{more}."
         if any(row["kink"] for row in self.rows if self._large(row)):
@@ -298,8 +298,8 @@ class _SensitivityPage:
                 gains.append(
                     (gained / self.now, f"{row['path']} {stated(row[end], row['unit'])}", found)
                 )
-        gains = [one for one in gains if one[0] > _LEAST_GAIN]
-        for _, words, found in sorted(gains, key=lambda one: -one[0])[:_MOST_PLANS]:
+        gains = [one for one in gains if one[0] > _MIN_GAIN]
+        for _, words, found in sorted(gains, key=lambda one: -one[0])[:_MAX_PLANS]:
             rows.append((words, *self._step(found)))
         none = "No change makes another plan more than 0.1 % better."
         block = Grid(("text", "right", "text"), tuple(rows)) if rows else none
@@ -329,7 +329,7 @@ def memory_section(
     value: float,
     words: Callable[[Plain], str],
     link: Callable[[float], str] = _no_link,
-    most: int = _MOST_STEPS,
+    most: int = _MAX_STEPS,
 ) -> Section:
     """Return the gains from more memory, and the costs of less.
 
@@ -391,8 +391,10 @@ def break_even_section(
     blocks.append(Grid(("left", "right", "right"), rows) if rows else "None of them.")
     paths = (one.figure.path for one in analysis.break_evens if one.value is None)
     if never := ", ".join(names.get(path, path) for path in paths):
-        blocks.append(dim(f"Not between 1/16 and 16 times: {never}."))
-    return Section(f"As good as {analysis.rival}", tuple(blocks), "with one figure alone at")
+        blocks.append(dim(f"No such value between 1/16 and 16 times today's: {never}."))
+    return Section(
+        f"As good as {analysis.rival}", tuple(blocks), "value of a single figure that is sufficient"
+    )
 
 
 def _length(run: Plain) -> str:
@@ -423,10 +425,10 @@ def _sum(total: Total) -> str:
     # If all rates double and all times halve, the step takes half as long: they should add up to 1.
     text = f"Elasticities of all rates minus those of all times: {total.sum:.4f}"
     left = total.unstated
-    if abs(left) > _LEAST_SHARE:
+    if abs(left) > _MIN_SHARE:
         text += (
             f"; {100 * left:.2g} % of the time comes from latencies that the file does not state"
         )
-    if abs(total.sum - total.together) > _LEAST_SHARE:
+    if abs(total.sum - total.together) > _MIN_SHARE:
         text += "; the rest is due to thresholds"
     return f"{text}."

@@ -20,7 +20,7 @@ def prefix_section(served: ServedRecord) -> Iterator[Section]:
         blocks.append(Grid(("left", "right"), rows))
     if f["hit_break_even"] is not None:
         pays = f"{significant(f['hit_break_even'] / GIGA, 2)} GB/s per processor"
-        blocks.append(dim(f"Fetching is faster than recomputing from {pays} on."))
+        blocks.append(dim(f"Fetching is faster than recomputing above {pays}."))
     remark = f"{percent(f['hit_rate'])} of prompt tokens"
     yield Section("Cached prefixes", tuple(blocks), remark)
 
@@ -62,10 +62,10 @@ def length_note(workload: Workload) -> str:
     if workload.prompt_cv and workload.output_cv:
         return "lengths vary independently, and outputs in progress are longer than average"
     if workload.prompt_cv:
-        return "prompts have two lengths around their mean, and all outputs have one"
+        return "prompts have two lengths around their mean; all outputs have the same length"
     if workload.output_cv:
-        return "all prompts have one length; outputs in progress are longer than average"
-    return "all prompts, and all outputs, have one length in the batch"
+        return "all prompts have the same length; outputs in progress are longer than average"
+    return "all prompts have the same length, and so do all outputs"
 
 
 def _time(seconds: float) -> str:

@@ -109,8 +109,8 @@ class Answers:
     """All results that one or several pages need.
 
     Attributes:
-        offer: Models, systems and presets that may be requested.
-        memo: Cache of results.
+        allowed: Models, systems and presets that may be requested.
+        cache: Cache of results.
     """
 
     allowed: AllowedInputs
@@ -403,7 +403,7 @@ def _add_warning(text: str) -> None:
 
 @contextmanager
 def collect_warnings() -> Iterator[list[str]]:
-    """Collect warnings issued in the context; :func:`listen` must have been called before."""
+    """Collect warnings issued in the context; :func:`route_warnings` must have been called before."""
     texts: list[str] = []
     token = _WARNINGS.set(texts)
     try:

@@ -16,8 +16,8 @@ from calculon.declarations.machine_provenance import Provenance
 from calculon.declarations.named_values import (
     DATATYPE_BYTES,
     ENGINE_BYTES,
-    LEAST_RESULT_BYTES,
     MATMUL_BYTES,
+    MIN_RESULT_BYTES,
     arithmetic_type,
 )
 from calculon.declarations.origin import Origin
@@ -177,7 +177,7 @@ class System(Displayed):
         """Return the type of attention's arithmetic: its operand type, or 16 bits for 8-bit products."""
         if matmul_dtype != "float8":
             return arithmetic_type(datatype, matmul_dtype)
-        if DATATYPE_BYTES[datatype] <= LEAST_RESULT_BYTES:
+        if DATATYPE_BYTES[datatype] <= MIN_RESULT_BYTES:
             return datatype
         known = (name for name in ("bfloat16", "float16") if name in self.matrix)
         return next(known, datatype)

@@ -278,7 +278,7 @@ def default_preset(model: Model, system: System, num_procs: int, *asked: Mapping
     """Return the default preset of a search in edition ``corrected``.
 
     Args:
-        model, system: What its executions run, and where.
+        model, system: Model and machine of the executions.
         num_procs: Processors; of several searches whose results are compared, the most.
         asked: Fields that are asked for, each with a value, or with a tuple of values that are tried.
     """

@@ -13,6 +13,7 @@ from calculon.advise.neighborhood import Neighborhood
 from calculon.advise.neighbors import QUESTION
 from calculon.advise.stage_needs import stage_needs
 from calculon.base.errors import Infeasible
+from calculon.declarations.statistics import RISK
 from calculon.plan.rules.failures import failures
 from tests.advise import by_hand
 from tests.draws import some
@@ -91,7 +92,7 @@ def test_replicas_that_are_left_out_follow():
     mine = {"base": "megatron-lm", "num_procs": 64, "pipeline_par": 1, "batch_size": 512}
     found = calculon.why("llama3-8B", mine | {"tensor_par": 3}, "h100_80g_sxm")
     assert found.failures[0].field == "num_procs"
-    assert "degrees_product" not in {one.reason for one in found.failures}
+    assert not {"degrees_product", "batch_split"} & {one.reason for one in found.failures}
     assert dict(found.proposals[0].changes) == {"tensor_par": 4}
     assert found.proposals[0].follows["data_par"] == 16
 
@@ -146,6 +147,18 @@ def test_a_pair_replaces_full_recomputation_that_alone_could_not_be_left_out():
         and pairs.plan.row(row) == right.execution
     )
     assert pairs.time[row] == right.stats["total_time"]
+
+
+def test_an_execution_that_may_run_out_of_memory_is_first_made_to_fit():
+    fields = MANY | {"pipeline_par": 2, "batch_size": 64}
+    found = calculon.why("llama3-70B", fields, "h100_80g_sxm")
+    assert found.runs
+    assert found.fits < 1 - RISK
+    assert found.proposals
+    assert min(one.fits for one in (*found.proposals, *found.better)) >= 1 - RISK
+    times = [one.longer for one in found.proposals]
+    now = found.estimate.stats["total_time"]
+    assert times == pytest.approx([one.total_time / now - 1 for one in found.proposals])
 
 
 def test_published_executions_know_published_options_only():

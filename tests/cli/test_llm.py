@@ -144,10 +144,10 @@ def test_outputs_are_checked_before_any_work(refuses, monkeypatch, tmp_path):
     rows = [
         ("stats.csv", "stats.csv: expected an output name that ends in .json"),
         ("stats.json -p peers.txt", "peers.txt: expected an output name"),
-        ("stats.json -p ./stats.json", "expected a file of its own"),
+        ("stats.json -p ./stats.json", "expected a separate file"),
     ]
     refuses(("llm", *ARGUMENTS), rows)
-    words = "expected a file of its own, found an input"
+    words = "expected a separate file, found an input"
     refuses(("llm", "input.json", EXECUTION, SYSTEM), [("input.json", words)])
     assert [path.name for path in tmp_path.iterdir()] == ["input.json"]
 

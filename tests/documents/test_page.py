@@ -115,7 +115,7 @@ def test_a_calibrated_system_has_an_interval_and_says_what_it_is_from():
     (line,) = (one for one in text.splitlines() if one.startswith("  interval"))
     assert "85 %: " in line
     assert line.endswith("from residuals of matrix.float16, mem1, networks[0], networks[1]")
-    assert "taken as exact" not in text
+    assert "assumed exact" not in text
     assert "interval  " not in other
 
 

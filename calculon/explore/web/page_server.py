@@ -39,7 +39,7 @@ PATIENCE = 0.2
 QUICK, LONG = 8, 16
 """Threads for quick requests of the page, and for slow parts; separate, so that slow parts never block the page."""
 
-MOST_MENDS = 6
+MAX_MENDS = 6
 """Maximum number of suggestions for an ambiguous name."""
 
 _LABELS = {
@@ -230,7 +230,7 @@ class Site:
         wrong = {name: text.strip()[:LONGEST] for name, text in said if name in problems}
         controls_html = self._likely_controls(state, wrong)
         kinds = tuple(name for name in (MODEL, SYSTEM) if name in problems)
-        meant = {name: offer.meant(name, wrong[name])[:MOST_MENDS] for name in kinds}
+        meant = {name: offer.meant(name, wrong[name])[:MAX_MENDS] for name in kinds}
         mends = [(one, state.link(**{name: one})) for name in meant for one in meant[name]]
         lines = in_words(error, [name for name in meant if meant[name]])
         if not problems and (others := self._precisions(state)):
