@@ -97,9 +97,9 @@ def system(source: Source | System) -> System:
 def _decoded(argument: str, record: type[Model] | type[System], source: Any) -> Model | System:
     """Return a model or system with its origin."""
     raw, file, origin, _ = _load(argument, record, source)
-    found = decode(record, raw, file, name=titled(origin.name, origin.changes))
-    object.__setattr__(found, "origin", origin)
-    return found
+    result = decode(record, raw, file, name=titled(origin.name, origin.changes))
+    object.__setattr__(result, "origin", origin)
+    return result
 
 
 def execution(
@@ -383,7 +383,7 @@ def sources_in(question: Mapping[str, Any], path: str) -> dict[str, Source]:
         question: The question of a result.
         path: The file that contains it.
     """
-    found: dict[str, Source] = {}
+    result: dict[str, Source] = {}
     for argument in ("model", "system"):
         known = question.get(argument)
         if not isinstance(known, Mapping):
@@ -391,12 +391,12 @@ def sources_in(question: Mapping[str, Any], path: str) -> dict[str, Source]:
         source, changes = str(known.get("source") or known.get("name") or ""), known.get("set")
         next_to_result = Path(path).parent / source
         if source in catalog.names(argument) or (source and Path(source).is_file()):
-            found[argument] = source
+            result[argument] = source
         elif source and next_to_result.is_file():
-            found[argument] = str(next_to_result)
-        if argument in found and changes and isinstance(changes, Mapping):
-            found[argument] = Changed(cast("str", found[argument]), changes)
-    return found
+            result[argument] = str(next_to_result)
+        if argument in result and changes and isinstance(changes, Mapping):
+            result[argument] = Changed(cast("str", result[argument]), changes)
+    return result
 
 
 def check_columns(names: Iterable[object], file: str) -> None:

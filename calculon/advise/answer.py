@@ -53,7 +53,7 @@ TOKENS = 1e12
 
 
 @dataclass(frozen=True)
-class Count:
+class CountResult:
     """Best plan on a number of processors.
 
     Attributes:
@@ -124,7 +124,7 @@ class Answer(WithMfu[float | None]):
     question: Question
     found: SearchResult
     fastest: Candidate | None
-    counts: tuple[Count, ...]
+    counts: tuple[CountResult, ...]
     mine: BaselinePlan | None
     unfit: InfeasibilityReport | None
     narrower: Candidate | None = None
@@ -312,11 +312,11 @@ class Answer(WithMfu[float | None]):
         for one in plans.values():
             by_tokens.setdefault(self._tokens_per_step(one), []).append(one)
         q = self.question
-        found: dict[int, dict[str, Any]] = {}
+        result: dict[int, dict[str, Any]] = {}
         for each, several in by_tokens.items():
             rows = trainings(several, q.campaign, q.model, q.system, q.tokens or TOKENS, each)
-            found |= {id(one): row for one, row in zip(several, rows, strict=True)}
-        return found
+            result |= {id(one): row for one, row in zip(several, rows, strict=True)}
+        return result
 
     def _tokens_per_step(self, one: Candidate) -> int:
         """Return the tokens of a step; the batch of the baseline plan may differ from the question."""
@@ -327,7 +327,7 @@ class Answer(WithMfu[float | None]):
         simplest = self._as_dict(one.simplest)
         return {"plans": len(one.plans), "simplest": simplest}
 
-    def _count(self, one: Count) -> dict[str, Any]:
+    def _count(self, one: CountResult) -> dict[str, Any]:
         row: dict[str, Any] = {"num_procs": one.num_procs, "reason": one.reason}
         return row if one.best is None else row | self._as_dict(one.best)
 
@@ -448,11 +448,11 @@ def _within_risk(
     return search_within_risk(search, question.risk)
 
 
-def _best_on(found: SearchResult) -> Count:
-    procs = found.space.num_procs
-    if len(found):
-        return Count(procs, candidates(_first(found))[0])
-    return Count(procs, None, why_none(found.counts))
+def _best_on(result: SearchResult) -> CountResult:
+    procs = result.space.num_procs
+    if len(result):
+        return CountResult(procs, candidates(_first(result))[0])
+    return CountResult(procs, None, why_none(result.counts))
 
 
 def narrower_plan(question: Question, best: Execution) -> Candidate | None:
@@ -484,10 +484,10 @@ def fastest_plan(question: Question, space: Space, best: Candidate) -> Candidate
     return None if fastest.stats[name] == best.stats[name] else fastest
 
 
-def _first(found: SearchResult) -> SearchResult:
+def _first(result: SearchResult) -> SearchResult:
     """Return a search result with the best plan only."""
     return SearchResult(
-        found.space, found.objectives, found.counts, found.numbers[:1], found.scores[:, :1]
+        result.space, result.objectives, result.counts, result.numbers[:1], result.scores[:, :1]
     )
 
 

@@ -113,7 +113,7 @@ def trainings(
     prices = np.broadcast_to(np.nan if usd is None else usd, len(plans))
     # The relative width of the interval of the run equals that of a step: failures scale with its
     # duration.
-    steps, found = tokens / tokens_per_step, []
+    steps, result = tokens / tokens_per_step, []
     for i, one in enumerate(plans):
         whole = {name: column[i] for name, column in values.items()}
         ends = [one.stats.get(name) for name in BOUNDS]
@@ -125,8 +125,8 @@ def trainings(
         row |= {"days_low": low, "days_high": high}
         row |= {"processor_hours": hours * one.execution["num_procs"]}
         row |= {"campaign": whole | {"days_low": first, "days_high": last}}
-        found.append(row | {"price": price_as_dict(run.quote, float(prices[i]))})
-    return found
+        result.append(row | {"price": price_as_dict(run.quote, float(prices[i]))})
+    return result
 
 
 def price_as_dict(quote: Quote | None, usd: float) -> dict[str, Any] | None:
@@ -136,19 +136,19 @@ def price_as_dict(quote: Quote | None, usd: float) -> dict[str, Any] | None:
     return {"usd": usd, "kind": quote.kind, "source": quote.source, "date": quote.date}
 
 
-def candidates(found: SearchResult) -> list[Candidate]:
+def candidates(result: SearchResult) -> list[Candidate]:
     """Return the executions of a search as candidates, best first."""
-    domain = found.space.system.networks[0].size
-    return [Candidate(execution, stats, domain) for execution, stats in found.winners()]
+    domain = result.space.system.networks[0].size
+    return [Candidate(execution, stats, domain) for execution, stats in result.winners()]
 
 
-def tied_candidates(found: SearchResult) -> list[tuple[int, Candidate]]:
+def tied_candidates(result: SearchResult) -> list[tuple[int, Candidate]]:
     """Return the executions that measurements cannot distinguish from the fastest, with their ranks.
 
     Among the :data:`MOST` best, the simplest comes first; of equally simple ones, the fastest.
     """
-    domain = found.space.system.networks[0].size
-    several = islice(zip(found.winners(), found.orders, strict=True), MOST)
+    domain = result.space.system.networks[0].size
+    several = islice(zip(result.winners(), result.orders, strict=True), MOST)
     alike = [
         (rank, Candidate(*winner, domain))
         for rank, (winner, order) in enumerate(several)

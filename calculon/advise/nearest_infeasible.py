@@ -109,9 +109,9 @@ def _least_of_both(space: Space, where: Condition | None) -> list[Estimate]:
     return [found[int(np.argmin(np.maximum(over, 0).sum(axis=0)))]]
 
 
-def _over(space: Space, found: Estimate, tiers: Sequence[int]) -> list[NearestInfeasible]:
+def _over(space: Space, plan_estimate: Estimate, tiers: Sequence[int]) -> list[NearestInfeasible]:
     """Return the memory that an execution lacks in some tiers."""
-    stages, execution = needs_of(found), found.execution
+    stages, execution = needs_of(plan_estimate), plan_estimate.execution
     errors = errors_of(space.model, execution.preset, execution.zero_stage)
     known = errors is not None and space.edition != PUBLISHED
 
@@ -124,7 +124,7 @@ def _over(space: Space, found: Estimate, tiers: Sequence[int]) -> list[NearestIn
     return [
         NearestInfeasible(
             tier=tier,
-            estimate=found,
+            estimate=plan_estimate,
             needed=stage.needed[tier - 1],
             available=space.system.usable[tier - 1],
             fits=fits(tier, stage.needed[tier - 1]),

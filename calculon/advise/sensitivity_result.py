@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Searched:
+class ReplannedPlans:
     """Best plans on the changed machines.
 
     Attributes:
@@ -95,7 +95,7 @@ class Sensitivity(WithMfu[float | None]):
     effects: tuple[Effect, ...]
     idle: tuple[Effect, ...]
     total: Total | None
-    searched: Searched | None = None
+    searched: ReplannedPlans | None = None
     rival: str = ""
     compared: str = ""
     break_evens: tuple[BreakEven, ...] = field(default=())
@@ -187,7 +187,7 @@ class Sensitivity(WithMfu[float | None]):
         asked: dict[str, Any] = {"execution": {"fields": self.execution.to_dict()}}
         if self.campaign is not None:
             asked["campaign"] = dict(self.campaign.document)
-        found: dict[str, Any] = {
+        result: dict[str, Any] = {
             QUESTION: question(self.model, self.system, edition, self.preset, **asked),
             "statistic": self.statistic.name,
             "help": self.statistic.help,
@@ -199,14 +199,14 @@ class Sensitivity(WithMfu[float | None]):
             "without_effect": self.without_effect,
         }
         if self.campaign is not None:
-            found["assumed"] = self.assumed
+            result["assumed"] = self.assumed
         if self.total is not None:
             names = ("stated", "lists", "sum", "together", "unstated")
-            found["sum_of_elasticities"] = {name: getattr(self.total, name) for name in names}
+            result["sum_of_elasticities"] = {name: getattr(self.total, name) for name in names}
         if self.searched is not None:
-            found["replanned"] = self.searched.to_dict()
+            result["replanned"] = self.searched.to_dict()
         if self.rival:
-            found["break_even"] = {
+            result["break_even"] = {
                 "with": self.rival,
                 "compared": self.compared,
                 "figures": [
@@ -219,7 +219,7 @@ class Sensitivity(WithMfu[float | None]):
                     for one in self.break_evens
                 ],
             }
-        return found
+        return result
 
     def table(self) -> dict[str, list[Any]]:
         """Return a row for each figure with an effect, the largest swing first.

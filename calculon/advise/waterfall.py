@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 
 from calculon import inputs
-from calculon.advise.differences import Change, after, changes_between, with_followers
+from calculon.advise.differences import Change, apply_changes, changes_between, with_followers
 from calculon.advise.in_words import change_in_words
 from calculon.advise.nearest_infeasible import TIERS, unlimited
 from calculon.advise.variations import Fields
@@ -288,7 +288,7 @@ class _Path:
         left = changes_between(self.mine, self.best)
         while left:
             options = self._next_changes(now, left)
-            table = self._evaluated([after(now, self.best, some) for some in options])
+            table = self._evaluated([apply_changes(now, self.best, some) for some in options])
             points = [self._point(table, row) for row in range(len(options))]
             fastest = min(range(len(options)), key=lambda row: points[row].seconds)
             some = options[fastest]
@@ -332,7 +332,7 @@ class _Path:
         """Return a mask of the sets of changes that break no rule."""
         if not options:
             return np.zeros(0, bool)
-        plan = Plan.from_records([after(now, self.best, some) for some in options])
+        plan = Plan.from_records([apply_changes(now, self.best, some) for some in options])
         legal: Array = check(self.model, self.system, plan) == 0
         return legal
 

@@ -309,10 +309,10 @@ class Comparison(SideBySide, WithMfu[Array]):
             "time": [line.to_dict() for line in self.time],
             "memory": {f"tier{t + 1}": [x.to_dict() for x in self.memory(t)] for t in (0, 1)},
             "statistics": [line.to_dict() for line in self.statistics],
-            "waterfalls": {self.letters[i]: told for i, told in self.waterfalls.items()},
+            "waterfalls": {self.letters[i]: text for i, text in self.waterfalls.items()},
             "settings": {
-                self.letters[i]: {"from": self.letters[self.launched], **told}
-                for i, told in self.settings.items()
+                self.letters[i]: {"from": self.letters[self.launched], **text}
+                for i, text in self.settings.items()
             },
         }
 
@@ -346,12 +346,12 @@ class Comparison(SideBySide, WithMfu[Array]):
 
     def _changes(self, number: int) -> Iterator[dict[str, Any]]:
         """Yield time and memory after each change from the first result to another, with the values before it."""
-        told = self.waterfalls[number]
+        waterfall_data = self.waterfalls[number]
         first, other = self.results[0], self.results[number]
         for key, after, unit in (("seconds", "time_after", "s"), ("bytes", "bytes_after", "B")):
-            for step in told["steps"]:
+            for step in waterfall_data["steps"]:
                 yield {
-                    "table": f"waterfall, {unit} a {told['per']}"
+                    "table": f"waterfall, {unit} a {waterfall_data['per']}"
                     if unit == "s"
                     else "waterfall, B",
                     "name": step["change"],

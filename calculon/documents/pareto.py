@@ -113,9 +113,9 @@ def terms(plan: Plan) -> Sequence[str]:
 
 def terms_among(editions: Array, presets: Array) -> list[str]:
     """Return the editions of rows, each with its preset if all its rows share one (or have none)."""
-    found = []
+    result = []
     for name in EDITION_NAMES:
         used = set(presets[editions == name].tolist()) - {""}
         alone = used if len(used) == 1 and name != PUBLISHED else ()
-        found += [", ".join((name, *alone))] * bool((editions == name).any())
-    return found
+        result += [", ".join((name, *alone))] * bool((editions == name).any())
+    return result

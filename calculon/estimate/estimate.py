@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from plotly.graph_objects import Figure as InteractiveFigure
 
-    from calculon.estimate.validated_runs import Belief
+    from calculon.estimate.validated_runs import RunEvidence
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Estimate(WithMfu[float | None]):
         return interval(self.model, self.system, self.execution, EDITIONS[self.edition])
 
     @cached_property
-    def belief(self) -> "Belief | None":
+    def belief(self) -> "RunEvidence | None":
         """Prediction interval of the measured time, nearest measured runs, and properties that no run has.
 
         None in edition ``sc23``.
@@ -333,7 +333,7 @@ def estimate(
     return _estimated(asked, Request(shape, machine, asked.execution), layers)
 
 
-def _estimated(asked: inputs.ResolvedExecution, one: Request, layers: object) -> Estimate:
+def _estimated(resolved: inputs.ResolvedExecution, one: Request, layers: object) -> Estimate:
     """Return the estimate of an execution that was asked for; errors as of :func:`estimate`."""
     plan, edition = Plan.of(one.execution), EDITIONS[one.execution.edition]
     listed = inputs.switch(layers, "layers", "estimate")
@@ -352,18 +352,18 @@ def _estimated(asked: inputs.ResolvedExecution, one: Request, layers: object) ->
         edition=edition.name,
         stats=only_values(batch.stats),
         layers=breakdown(one.model, one.system, one.execution, edition) if listed else None,
-        preset=asked.preset,
-        origin=asked.origin,
+        preset=resolved.preset,
+        origin=resolved.origin,
     )
 
 
-def _warn_of_length(asked: inputs.ResolvedExecution, model: Model) -> None:
+def _warn_of_length(resolved: inputs.ResolvedExecution, model: Model) -> None:
     """Warn if the sequence length was set in the model, but the execution states another one."""
-    length = asked.execution.seq_length
+    length = resolved.execution.seq_length
     chosen = model.origin is not None and "seq_size" in model.origin.changes
-    if chosen and asked.origin is not None and length not in (0, model.seq_size):
+    if chosen and resolved.origin is not None and length not in (0, model.seq_size):
         text = (
-            f"{asked.place}: seq_length {length:,} is used, not the seq_size {model.seq_size:,} that was set for the "
-            "model; set seq_length instead"
+            f"{resolved.place}: seq_length {length:,} is used, not the seq_size {model.seq_size:,} that was set for "
+            "the model; set seq_length instead"
         )
         warnings.warn(text, SpecWarning, stacklevel=4)

@@ -65,7 +65,7 @@ EMPTIED = ("where",)
 LONGEST = 200
 """Maximum length of a value in characters."""
 
-MOST_PROCESSORS = 2**24
+MAX_PROCESSORS = 2**24
 
 EXACT = 2**53
 """Limit below which floats represent integers exactly."""
@@ -88,7 +88,7 @@ class State:
         machine: Changed figures of the system, by path.
         view: One of :data:`VIEWS`.
         options: The :data:`OPTIONS` that differ from their defaults.
-        told: Note on the consequences of the last change; not part of the address.
+        note: Note on the consequences of the last change; not part of the address.
     """
 
     model: str
@@ -103,7 +103,7 @@ class State:
     machine: Mapping[str, float] = field(default_factory=dict)
     view: str = VIEWS[0]
     options: Mapping[str, str] = field(default_factory=dict)
-    told: str = ""
+    note: str = ""
 
     def option(self, name: str) -> str:
         """Return the value of a view's option."""
@@ -166,7 +166,7 @@ def read_state(pairs: Iterable[tuple[str, str]], allowed: AllowedInputs, first: 
     Args:
         pairs: Names and values; the last value of a repeated name is used, except for :data:`LISTS`, and empty
             values are ignored, except for :data:`EMPTIED`.
-        offer: Names that may be requested.
+        allowed: Names that may be requested.
         first: Defaults for model, system and processors.
 
     Raises:
@@ -185,7 +185,7 @@ def read_good(
     """Return the valid part of an address, and the problem of every other name.
 
     Args:
-        pairs, offer, first: As in :func:`read_state`.
+        pairs, allowed, first: As in :func:`read_state`.
     """
     given: dict[str, str] = {}
     for name, text in pairs:
@@ -239,8 +239,8 @@ def _processors(value: str) -> int:
     found = re.fullmatch(r"(\d+)([kK]?)", value.replace(",", "").replace(" ", ""))
     # Addresses may come from anyone: bound the digits before converting.
     count = int(found[1][:12]) * (1024 if found[2] else 1) if found else 0
-    if not 1 <= count <= MOST_PROCESSORS:
-        wanted = f"a number of processors from 1 to {MOST_PROCESSORS:,}, such as 1024 or 1k"
+    if not 1 <= count <= MAX_PROCESSORS:
+        wanted = f"a number of processors from 1 to {MAX_PROCESSORS:,}, such as 1024 or 1k"
         raise SpecError("", Problem("procs", wanted, repr(value)))
     return count
 

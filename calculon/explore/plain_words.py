@@ -112,12 +112,12 @@ def _labelled(text: str, names: Mapping[str, str], *, begins: bool, paths: bool 
     """Return a piece of text between options with labels; `begins`: it is the first piece."""
     known = known_names()
 
-    def words(found: re.Match[str]) -> str:
-        name = found[0]
+    def words(match: re.Match[str]) -> str:
+        name = match[0]
         said = names.get(name) or known.get(name) or (figure_words(name) if paths else "")
         if not said:
             return name
-        first = begins and not text[: found.start()].strip(" '")
+        first = begins and not text[: match.start()].strip(" '")
         return said if first or not _COMMON.match(said) else said[0].lower() + said[1:]
 
     return _NAME.sub(words, text)

@@ -29,7 +29,7 @@ from calculon.explore.request_tracking import (
 
 # Approximate memory of a result
 
-MOST_OBJECTS = 20_000
+MAX_OBJECTS = 20_000
 """Maximum number of objects that are measured; the remaining objects of larger results count :data:`SMALL` each."""
 
 SMALL = 64
@@ -51,7 +51,7 @@ def object_size(result: Any) -> int:
     while waiting:
         one = waiting.popleft()
         total += one.nbytes if isinstance(one, np.ndarray) else sys.getsizeof(one, SMALL)
-        if len(seen) > MOST_OBJECTS:
+        if len(seen) > MAX_OBJECTS:
             return total + SMALL * len(waiting)
         for inner in gc.get_referents(one):
             if id(inner) not in seen and not isinstance(inner, _SHARED):
@@ -89,10 +89,10 @@ def _call(name: str, *values: int) -> None:
 
 def _function(name: str) -> Callable[..., Any] | None:
     try:
-        found: Callable[..., Any] | None = getattr(ctypes.CDLL(None), name, None)
+        result: Callable[..., Any] | None = getattr(ctypes.CDLL(None), name, None)
     except (OSError, TypeError):  # no such library, for example on Windows
         return None
-    return found
+    return result
 
 
 SEARCHES = 3

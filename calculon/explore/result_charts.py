@@ -64,7 +64,7 @@ class FixedAnswers(Answers):
         plan = one.execution
         return ask(one.model, plan.num_procs, one.system, preset=plan.preset, batch=plan.batch_size)
 
-    def found(self, state: State) -> SearchResult:
+    def best_plans(self, state: State) -> SearchResult:
         """Return the plans among which it is the best."""
         assert self.whole is not None
         return self.whole.found
@@ -132,7 +132,7 @@ def _capacity(one: Sensitivity) -> Chart:
     return capacity_chart(title, steps, one.system.mem1.capacity, digits)
 
 
-Told = Callable[[int], tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]]
+PlanLabels = Callable[[int], tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]]
 """Function that returns a row's fields, its statistics, and the defaults of its framework."""
 
 
@@ -159,17 +159,17 @@ def _scatter(one: Evaluation, x: str, y: str) -> Chart:
     return _by_two(found, one, np.argsort(-sign * one.column(name), kind="stable"), told)
 
 
-def _by_two(found: Pareto, table: Evaluation, order: Array, told: Told) -> Chart:
+def _by_two(data: Pareto, table: Evaluation, order: Array, labels_of: PlanLabels) -> Chart:
     """Return executions by two statistics: the best of each split, the Pareto front, and the overall best.
 
     Args:
-        found: The statistics, and the front among the rows that have both.
+        data: The statistics, and the front among the rows that have both.
         table: The executions.
         order: Rows of the table, best first.
-        told: Function that returns the labels of a row.
+        labels_of: Function that returns the labels of a row.
     """
-    across, up = (_statistic(name) for name in (found.x, found.y))
-    values = np.stack([table.column(name) for name in (found.x, found.y)]).astype(float)
+    across, up = (_statistic(name) for name in (data.x, data.y))
+    values = np.stack([table.column(name) for name in (data.x, data.y)]).astype(float)
     placed = np.isfinite(values).all(axis=0)
     # Rows without one of the statistics have no position on the chart.
     order = order[placed[order]]
@@ -177,14 +177,14 @@ def _by_two(found: Pareto, table: Evaluation, order: Array, told: Told) -> Chart
     _, first = np.unique(splits, axis=1, return_index=True)
 
     def point(row: int) -> PlanPoint:
-        fields, stats, usual = told(row)
+        fields, stats, usual = labels_of(row)
         words = plan_words(fields, usual)
         return plan_point(across, up, tuple(values[:, row].tolist()), fields, stats, words)
 
     each = [point(row) for row in order[np.sort(first)].tolist()]
-    unbeaten = [point(row) for row in np.flatnonzero(placed)[found.optimal].tolist()]
+    unbeaten = [point(row) for row in np.flatnonzero(placed)[data.optimal].tolist()]
     return plans_chart(
-        *(found.title, "; ".join(found.terms), (across.name, up.name)),
+        *(data.title, "; ".join(data.terms), (across.name, up.name)),
         front=unbeaten,
         splits=each,
         best=next(iter(each), None),

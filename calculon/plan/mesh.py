@@ -76,15 +76,15 @@ def expert_ranks(columns: Columns) -> Count:
 def strides(columns: Columns) -> Mapping[str, Count]:
     """Return the distance between neighboring ranks in the groups of each axis, for the order of each execution."""
     codes = np.flatnonzero(np.bincount(np.ravel(columns.mesh_order)))  # np.unique loads numpy.ma
-    found: dict[str, Count] = {}
+    result: dict[str, Count] = {}
     for number in codes:
         here = strides_of(columns, MESH_ORDERS[number])
         mask = columns.mesh_order == number
-        found = {
-            name: here[name] if name not in found else np.where(mask, here[name], found[name])
+        result = {
+            name: here[name] if name not in result else np.where(mask, here[name], result[name])
             for name in here
         }
-    return found
+    return result
 
 
 def fanouts_of(columns: Columns, mesh_order: str, system: System) -> Fanouts:
@@ -137,13 +137,13 @@ def _with_experts(degrees: list[Count], span: Count) -> list[Count]:
 
 def mesh_fanouts(columns: Columns, system: System) -> Fanouts:
     """Return the number of inner instances per network instance for each execution; all if networks are stated."""
-    found: Fanouts = tuple(np.array(fanout) for _, fanout in nested_networks(system))
+    result: Fanouts = tuple(np.array(fanout) for _, fanout in nested_networks(system))
     for number in np.flatnonzero(np.bincount(np.ravel(columns.mesh_order))):
         if number:
             here = fanouts_of(columns, MESH_ORDERS[number], system)
             mask = columns.mesh_order == number
-            found = tuple(np.where(mask, a, b) for a, b in zip(here, found, strict=True))
-    return found
+            result = tuple(np.where(mask, a, b) for a, b in zip(here, result, strict=True))
+    return result
 
 
 def networks_of(
@@ -175,10 +175,10 @@ def outermost(system: System, span: Count, fanouts: Fanouts) -> Array:
     for fanout in fanouts[:-1]:
         inside = inside * fanout
         held.append(inside)
-    found = np.full(np.shape(span), nested[-1])
+    result = np.full(np.shape(span), nested[-1])
     for number, places in reversed(list(zip(nested, held, strict=False))):
-        found = np.where(places >= span, number, found)
-    return found
+        result = np.where(places >= span, number, result)
+    return result
 
 
 def mesh_size(fanouts: Fanouts) -> Count:

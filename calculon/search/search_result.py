@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure as InteractiveFigure
 
     from calculon.estimate.comparison_confidence import Order
-    from calculon.estimate.validated_runs import Belief
+    from calculon.estimate.validated_runs import RunEvidence
     from calculon.search.training_runs import TrainingRuns
 
 
@@ -134,13 +134,13 @@ class SearchResult(WithMfu[Array]):
         """All statistics of the executions."""
         space = self.space  # its edition is needed, because an empty table has none
         table = evaluate(space.model, self.plan, space.system, edition=space.edition)
-        found = with_figures(space.runs, table)
+        result = with_figures(space.runs, table)
         # Search and evaluation share every formula: unequal results would mean wrong numbers of executions.
         for objective, scores in zip(self.objectives, self.scores, strict=True):
-            again = found[objective.statistic.name]
+            again = result[objective.statistic.name]
             if not np.array_equal(again, objective.value(scores), equal_nan=True):
                 raise AssertionError(f"search and evaluation differ in {objective.statistic.name}")
-        return found
+        return result
 
     @cached_property
     def bounds(self) -> dict[str, Array]:
@@ -154,7 +154,7 @@ class SearchResult(WithMfu[Array]):
         """Names in result tables: model, system and preset; empty in edition ``sc23``."""
         return self.space.names
 
-    def beliefs(self) -> "list[Belief | None]":
+    def beliefs(self) -> "list[RunEvidence | None]":
         """Return the prediction interval of each execution (:attr:`Estimate.belief`); None in edition ``sc23``."""
         from calculon.estimate.validated_runs import belief  # most searches do not need it
 

@@ -235,13 +235,13 @@ def class_of(
 
 def flat(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return fields with the fields of nested records by path: ``prefill.num_procs``."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for name, value in fields.items():
         if isinstance(value, Mapping):
-            found |= {f"{name}.{inner}": item for inner, item in flat(value).items()}
+            result |= {f"{name}.{inner}": item for inner, item in flat(value).items()}
         else:
-            found[name] = value
-    return found
+            result[name] = value
+    return result
 
 
 @takes_either_order

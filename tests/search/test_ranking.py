@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from calculon.search.best_first import search_space
 from calculon.search.objective import Objective
 from calculon.search.ranking import Best, BestOfEach, ParetoFront
-from calculon.search.search_counts import beaten, pareto_front
+from calculon.search.search_counts import dominated, pareto_front
 from tests.search.brute import CONDITIONS, OBJECTIVES, not_dominated, same_rows, score
 from tests.search.pool import on_pool
 
@@ -111,7 +111,7 @@ def test_of_equals_the_fewest_switches_are_on_the_front(statistics):
         if statistics == 2:
             best = scores[:, front][:, :, None]
             worse = (best >= scores[:, None]).all(axis=0) & (best > scores[:, None]).any(axis=0)
-            assert beaten(scores, scores[:, front]).tolist() == worse.any(axis=0).tolist()
+            assert dominated(scores, scores[:, front]).tolist() == worse.any(axis=0).tolist()
 
 
 def test_many_winners_are_not_sorted_at_every_offer(monkeypatch):

@@ -195,9 +195,9 @@ def largest_model(
     span = _span(days, asked)
     document = {name: one for name, one in asked.document.items() if name not in _NOT_OWN}
     own = read_campaign({**document, "tokens": "chinchilla"})
-    found = _search(machine, count, span / DAY, own, preset)
-    _check(found)
-    return found
+    result = _search(machine, count, span / DAY, own, preset)
+    _check(result)
+    return result
 
 
 _DATATYPE = "bfloat16"
@@ -227,7 +227,7 @@ def not_asked(path: str) -> Problem | None:
 
 
 def _search(
-    machine: System, count: int, days: float, asked: Campaign, preset: str | None
+    machine: System, count: int, days: float, requested: Campaign, preset: str | None
 ) -> LargestModel:
     """Return the answer with the rate of the catalog model nearest to it."""
     tried: dict[str, TrainingRun | None] = {}
@@ -236,7 +236,7 @@ def _search(
     flops = count * days * DAY * FIRST_MFU * machine.matrix[_DATATYPE].peak
     while name := _nearest(flops, tried):
         try:
-            found = tried[name] = campaign(name, count, machine, asked, preset=preset)
+            found = tried[name] = campaign(name, count, machine, requested, preset=preset)
         except Infeasible as error:
             tried[name], why[str(error)] = None, None
             continue
@@ -250,29 +250,29 @@ def _search(
     raise Infeasible("nothing_fits", f"{words}: {next(iter(why))}{several}")
 
 
-def _check(found: LargestModel) -> None:
+def _check(answer: LargestModel) -> None:
     """Refuse a time that is too short for any model."""
-    best = found.optima[0].parameters
+    best = answer.optima[0].parameters
     if best >= SMALLEST:
         return
     # Compute grows with the square of the parameters, as tokens are proportional to them.
-    need = found.days * (SMALLEST / best) ** 2
-    procs = f"{found.num_procs:,} x {found.system.name}"
+    need = answer.days * (SMALLEST / best) ** 2
+    procs = f"{answer.num_procs:,} x {answer.system.name}"
     raise Infeasible(
         "too_short",
-        f"in {found.days:.3g} days {procs} train a model of {best:.3g} parameters, but the scaling laws hold only "
+        f"in {answer.days:.3g} days {procs} train a model of {best:.3g} parameters, but the scaling laws hold only "
         f"from {SMALLEST:.3g} on: at least {need:.3g} days are needed",
     )
 
 
-def _span(days: float | str | None, asked: Campaign) -> float:
+def _span(days: float | str | None, requested: Campaign) -> float:
     """Return the available seconds."""
     if days is None:
-        if asked.deadline is None:
+        if requested.deadline is None:
             hint = "calculon campaign any 1024 h100 --deadline 60d"
             problem = Problem("deadline", "the available days", "nothing", hint)
             raise SpecError("campaign", problem)
-        return float(asked.deadline)
+        return float(requested.deadline)
     problems: list[Problem] = []
     found = Interval.decode(days, "days", problems, DAY)
     if problems:

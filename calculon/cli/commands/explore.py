@@ -10,7 +10,7 @@ from calculon.cli.field_options import COUNT
 from calculon.cli.options import USUAL, Log, Parser, add_preset
 from calculon.cli.progress import end as end_progress
 from calculon.cli.question_options import add_question_options, only_plan
-from calculon.cli.streams import Terminated, caught, tell
+from calculon.cli.streams import Terminated, handled_signals, print_stderr
 from calculon.explore.packages import require
 from calculon.explore.view_names import VIEWS
 
@@ -110,7 +110,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     listener = listening(host, PORT if port is None else port, only=port is not None)
     address = address_of(listener, host)
     if not is_loopback(host):
-        tell(
+        print_stderr(
             f"calculon: warning: everybody who reaches this machine can use the page, at {address}"
         )
     # The page waits for people, so a progress line would run forever.
@@ -120,7 +120,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     if not arguments.no_browser and has_browser():
         open_browser(address + first.link())
     try:
-        number = serve(app(answers, first, names_of(host)), listener, caught())
+        number = serve(app(answers, first, names_of(host)), listener, handled_signals())
         if number is not None:
             raise Terminated(number)
     except KeyboardInterrupt as end:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from calculon.base.errors import Problem, SpecError
 from calculon.cli.options import Log, Parser, add_edition
 from calculon.cli.progress import progress
-from calculon.cli.streams import tell
+from calculon.cli.streams import print_stderr
 from calculon.declarations.files import check_output, json_text, replacing
 from calculon.declarations.named_values import CORRECTED, PUBLISHED
 from calculon.documents.validation_moves import move_tables
@@ -62,12 +62,8 @@ def configure(parser: Parser) -> None:
         "-b, --base_dir DIR",
         "folder whose validation/, models/ and systems/ are used first (default: the shipped files)",
     )
-    parser.switch(
-        "-v, --verbose", "print each study and row as it is analyzed; in a terminal also all tables"
-    )
-    parser.argument(
-        "STUDY", "only this study, in detail; or a group of studies", nargs="?", default=""
-    )
+    parser.switch("-v, --verbose", "print each study and row as it is analyzed, and all tables")
+    parser.argument("STUDY", "only this study or group, in detail", nargs="?", default="")
     parser.option("--study NAME", "the same as STUDY", dest="of_study", default="")
     absent = f"{PUBLISHED}; {CORRECTED} in the summary, and for studies that exist only there"
     add_edition(parser, several=True, absent=absent)
@@ -134,7 +130,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     if arguments.fail_above is not None:
         lines += classes_above(results, arguments.fail_above, found)
     for line in lines:
-        tell(f"calculon: validation: {line}")
+        print_stderr(f"calculon: validation: {line}")
     return EXCEEDED if lines else 0
 
 

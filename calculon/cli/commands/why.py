@@ -17,7 +17,7 @@ from calculon.cli.options import (
     check_inputs,
     naming,
 )
-from calculon.cli.streams import tell
+from calculon.cli.streams import print_stderr
 from calculon.declarations.spellings import is_counts
 
 
@@ -76,7 +76,7 @@ def _best_plan(arguments: argparse.Namespace) -> dict[str, Any]:
     answer = plan(specs["model"], a.execution, specs["system"], preset=a.preset)
     if answer.best is None:
         raise Infeasible("nothing", f"no plan for {a.execution} processors fits: see calculon plan")
-    tell(
+    print_stderr(
         f"calculon: note: explains the best plan for {a.execution} processors, as calculon plan finds it"
     )
     return answer.best.execution.to_dict()

@@ -17,7 +17,7 @@ from calculon.declarations.short_names import QUESTION_WORDS, field_name, field_
 from calculon.declarations.spellings.amounts import global_batch, sequence_length
 from calculon.declarations.spellings.precisions import precision
 from calculon.declarations.spellings.processor_counts import processor_counts
-from calculon.declarations.usual_batch import asked_batch, asked_length
+from calculon.declarations.usual_batch import requested_batch, requested_length
 
 _KNOWN = {one.name: one for one in spec_fields(Execution)}
 
@@ -69,13 +69,13 @@ def pairs_of(plan: str | Mapping[Any, Any]) -> dict[str, str]:
     """
     if not isinstance(plan, str):
         return {str(name): _text(str(name), value) for name, value in plan.items()}
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for part in in_blanks(plan).split():
         name, _, value = part.partition("=")
-        if name in found:
-            raise SpecError("plan", Problem(name, "one value", f"{found[name]} and {value}"))
-        found[name] = value
-    return found
+        if name in result:
+            raise SpecError("plan", Problem(name, "one value", f"{result[name]} and {value}"))
+        result[name] = value
+    return result
 
 
 def in_blanks(text: str) -> str:
@@ -174,7 +174,7 @@ def whole_plan(
     """
     asked, pairs = words_and_pairs(stated)
     fields = plan_fields(pairs, "plan", ASKED)
-    length = asked_length(asked.get("seq"), seq_size)
+    length = requested_length(asked.get("seq"), seq_size)
     said = fields_of_words({"dtype": "bf16", **asked, "seq": str(length)}, seq_size, "plan")
     found: dict[str, Any] = {**said, **dict.fromkeys(STATED_DEGREES, 1), **fields}
     if "num_procs" not in found:
@@ -186,7 +186,7 @@ def whole_plan(
         raise SpecError("plan", wrong)
     procs = found.get("num_procs") or math.prod(degrees.values())
     if "batch_size" not in found:
-        found["batch_size"] = asked_batch(None, procs if isinstance(procs, int) else 1, length)
+        found["batch_size"] = requested_batch(None, procs if isinstance(procs, int) else 1, length)
     return found if "preset" in found else {**found, "preset": usual(found)}
 
 
@@ -216,18 +216,18 @@ def fields_of_words(asked: Mapping[str, str], seq_size: int, place: str) -> dict
         {'datatype': 'bfloat16', 'seq_length': 4096, 'batch_size': 1024}
     """
     length = sequence_length(asked["seq"]) if "seq" in asked else seq_size
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     if "preset" in asked:
-        found["preset"] = exact("preset", asked["preset"])
+        result["preset"] = exact("preset", asked["preset"])
     if "dtype" in asked:
-        found |= precision(asked["dtype"])
+        result |= precision(asked["dtype"])
     if length != seq_size:
-        found["seq_length"] = length
+        result["seq_length"] = length
     if "procs" in asked:
         counts = processor_counts(asked["procs"], "procs")
         if len(counts) > 1:
             raise SpecError(place, Problem("procs", "one number of processors", asked["procs"]))
-        found["num_procs"] = counts[0]
+        result["num_procs"] = counts[0]
     if "batch" in asked:
-        found["batch_size"] = global_batch(asked["batch"], length).sequences
-    return found
+        result["batch_size"] = global_batch(asked["batch"], length).sequences
+    return result

@@ -2,8 +2,8 @@
 
 from calculon.base.errors import SpecError
 from calculon.explore.answers import Answers
+from calculon.explore.exports.equivalent_commands import equivalents, script
 from calculon.explore.exports.exports import LAUNCH_FILES, launch_file, offered
-from calculon.explore.exports.same_command import equivalents, script
 from calculon.explore.page_state import State
 from calculon.explore.view_part import ViewPart, ViewPartKind, html
 from calculon.launch.dialects import DIALECTS

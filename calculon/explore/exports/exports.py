@@ -24,12 +24,12 @@ from calculon.estimate.estimate import Estimate
 from calculon.estimate.operators import Block, block
 from calculon.explore.allowed_inputs import MODEL, SYSTEM
 from calculon.explore.answers import Answers
-from calculon.explore.exports.same_command import (
-    asked_effects,
+from calculon.explore.exports.equivalent_commands import (
     fixed_values,
     more_values,
     own_length,
     readable,
+    requested_effects,
     stated_execution,
 )
 from calculon.explore.page_state import State
@@ -152,7 +152,7 @@ def whole_answer(state: State, answers: Answers) -> Answer:
     words["campaign"] = read_campaign({"tokens": state.tokens} if state.tokens else None, {})
     words["mine"] = dict(state.plan) or None
     question = ask(model, state.procs, Changed.of(system, dict(state.machine)), **words)
-    return answer(question, lambda same, count: answers.found_on(state, same, count))
+    return answer(question, lambda same, count: answers.best_plans_on(state, same, count))
 
 
 def _named(state: State) -> tuple[tuple[str, str], tuple[str, str]]:
@@ -208,7 +208,7 @@ def depends(state: State, answers: Answers) -> Sensitivity:
     """Return the sensitivity of the plan, as ``calculon sensitivity`` does."""
     model, system = _sources(state, answers)
     execution = shown_estimate(state, answers).execution
-    return sensitivity(model, execution, system, **asked_effects(state))
+    return sensitivity(model, execution, system, **requested_effects(state))
 
 
 def operators(state: State, answers: Answers) -> Block:
@@ -260,7 +260,7 @@ EXPORTS: dict[str, Export] = {
     ),
     "plans.csv": Export(
         title="Best plan of each split",
-        text=lambda state, answers: table_text([answers.found(state)]),
+        text=lambda state, answers: table_text([answers.best_plans(state)]),
         views=("plan",),
         runs=False,
     ),

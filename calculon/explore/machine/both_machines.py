@@ -37,7 +37,7 @@ def same_plan(state: State, answers: Answers) -> Both:
     if state.plan or before.estimate is None:
         return Both(before, answers.plan(state))
     # State the old plan's fields explicitly, so that the changed machine does not search a new one.
-    kept = replace(state, plan=answers.own(replace(state, machine={}), before.fields))
+    kept = replace(state, plan=answers.stated_fields(replace(state, machine={}), before.fields))
     return Both(before, answers.plan(kept))
 
 
@@ -134,7 +134,7 @@ def moved_in_words(state: State, answers: Answers, both: Both) -> str:
     if both.before.estimate is None or both.after.estimate is None:
         return ""
     before, after = both.before.fields, both.after.fields
-    stated = [answers.own(state, one) for one in (before, after)]
+    stated = [answers.stated_fields(state, one) for one in (before, after)]
     names = [
         name for name in dict.fromkeys((*stated[0], *stated[1])) if before[name] != after[name]
     ]

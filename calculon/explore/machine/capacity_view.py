@@ -62,7 +62,7 @@ def capacity(state: State, answers: Answers) -> ViewPart | None:
 
 def _risk(state: State, answers: Answers, step: Step) -> str:
     """Return a plan's out-of-memory risk on the page's machine in words; empty if unknown."""
-    own = answers.own(state, step.best.execution)
+    own = answers.stated_fields(state, step.best.execution)
     result = answers.plan(replace(state, plan=own)).brief
     return "" if result is None or result.fits is None else f", with a {risk_words(result.fits)}"
 

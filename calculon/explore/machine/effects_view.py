@@ -77,8 +77,8 @@ def effects(state: State, answers: Answers) -> ViewPart | None:
     )
 
 
-def _called(found: Sensitivity) -> str:
-    return STATISTICS.get(found.statistic.name, found.statistic.name)
+def _called(analysis: Sensitivity) -> str:
+    return STATISTICS.get(analysis.statistic.name, analysis.statistic.name)
 
 
 def _choices(names: tuple[str, ...], chosen: str) -> list[tuple[str, bool]]:
@@ -90,24 +90,24 @@ def _link(state: State, path: str, value: float) -> str:
     return state.link(machine={**state.machine, path: value})
 
 
-def _worth(found: Sensitivity, stairs: CapacitySweep | None) -> Iterator[tuple[str, str, str]]:
+def _worth(analysis: Sensitivity, stairs: CapacitySweep | None) -> Iterator[tuple[str, str, str]]:
     """Yield the hardware figures with the largest effect: label, current value, and the effect of an increase."""
-    names = labels(found.system)
-    statistic = "time a step" if found.statistic.name == TIME else _called(found)
-    rows = [row for row in found.rows() if row["hardware"]]
+    names = labels(analysis.system)
+    statistic = "time a step" if analysis.statistic.name == TIME else _called(analysis)
+    rows = [row for row in analysis.rows() if row["hardware"]]
     rates = [row for row in rows if abs(row["elasticity"] or 0.0) >= LEAST]
     # Largest effects first, regardless of sign.
     rates.sort(key=lambda row: -abs(row["elasticity"]))
     effects = [(row, f"1 % more gives {_less(row['elasticity'], 2)}") for row in rates[:MOST]]
     for row in rows:
         if row["elasticity"] is None and row["at_high"] is not None:
-            share = row["at_high"] / found.value - 1
+            share = row["at_high"] / analysis.value - 1
             if abs(share) >= LEAST:
                 effects.append((row, f"{row['high']:,} would give {_less(100 * share, 1)}"))
     for row, effect in effects:
         name = names.get(row["path"], row["path"])
         yield name, stated(row["value"], row["unit"]), f"{effect} {statistic}"
-    if found.statistic.name == TIME and stairs is not None:
+    if analysis.statistic.name == TIME and stairs is not None:
         yield names[CAPACITY], stated(stairs.capacity / GIB, "GiB"), _of_memory(stairs)
 
 

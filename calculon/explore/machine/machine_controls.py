@@ -301,12 +301,12 @@ def changes_in_words(
 ) -> list[tuple[str, str, str]]:
     """Return the differences from the machine file: path, label, and both values in words."""
     names = figure_labels(system, known)
-    told = []
+    rows = []
     for path in sorted(changes):
         figure = known.get(path)
         if figure is None:  # for example an entry of a table
-            told.append((path, path, number(changes[path])))
+            rows.append((path, path, number(changes[path])))
             continue
         before, after = (stated(one, figure.unit) for one in (figure.value, changes[path]))
-        told.append((path, names.get(path, path), f"{before} → {after}"))
-    return told
+        rows.append((path, names.get(path, path), f"{before} → {after}"))
+    return rows

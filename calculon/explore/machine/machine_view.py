@@ -170,7 +170,7 @@ def _misfit(state: State, answers: Answers, both: Both) -> str:
     fields = both.after.fields or both.before.fields
     if not state.machine or both.after.estimate is not None or not fields:
         return ""
-    plan = state.plan or answers.own(replace(state, machine={}), fields)
+    plan = state.plan or answers.stated_fields(replace(state, machine={}), fields)
     # Estimate with ample memory to learn the plan's need: an infeasible plan has no estimate.
     ample = replace(state, plan=plan, machine={**state.machine, CAPACITY: AMPLE})
     one = answers.plan(ample).estimate
@@ -259,7 +259,7 @@ def _plan(state: State, answers: Answers, shown: DisplayedPlan) -> Line:
     """Return a plan in words with a link to its page, or the reason if there is none."""
     if shown.estimate is None:
         return shown.problem
-    link = state.with_plan(answers.own(state, shown.fields))
+    link = state.with_plan(answers.stated_fields(state, shown.fields))
     return Styled(plan_in_words(shown.estimate.execution), link=link, hint="Use this plan")
 
 

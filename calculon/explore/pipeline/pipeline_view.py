@@ -169,9 +169,9 @@ def _one_stage(state: State, answers: Answers) -> ViewPart | None:
     )
 
 
-def _stage_tables(found: Estimate, result: Result, number: int) -> SideBySide:
+def _stage_tables(plan_estimate: Estimate, result: Result, number: int) -> SideBySide:
     """Return the passes of a stage, its memory, and its exposed communication."""
-    stage, digits, word = found.stages[number], result.digits, _word(found.stages)
+    stage, digits, word = plan_estimate.stages[number], result.digits, _word(plan_estimate.stages)
     times = {
         "forward": stage["forward_time"],
         "backward": stage["backward_time"],
@@ -182,7 +182,7 @@ def _stage_tables(found: Estimate, result: Result, number: int) -> SideBySide:
     times = {name: time for name, time in times.items() if time}
     *texts, whole = digits.seconds([*times.values(), stage_time(stage)], stage_time(stage))
     rows = (*zip(times, texts, strict=True), (bold("together"), bold(whole)))
-    memory = _memory(found, result, stage)
+    memory = _memory(plan_estimate, result, stage)
     used = f"{digits.gib(sum(memory.values()))} of {digits.capacity(_capacity(result))}"
     passes = Section(
         "Passes of a microbatch",
@@ -195,7 +195,7 @@ def _stage_tables(found: Estimate, result: Result, number: int) -> SideBySide:
     )
     columns = [(passes,), (needed,)]
     if exposed := exposed_grid(result):
-        where = f"on the limiting {word}" if len(found.stages) > 1 else ""
+        where = f"on the limiting {word}" if len(plan_estimate.stages) > 1 else ""
         columns.append((Section("Exposed in an iteration", (exposed,), where, opened=True),))
     return SideBySide(tuple(columns), 0)
 
@@ -219,23 +219,23 @@ def _stage(state: State, stages: Sequence[Stage]) -> int:
     return slowest_stage(stages) if asked is None or asked >= len(stages) else asked
 
 
-def _drawn(state: State, found: Estimate) -> int:
+def _drawn(state: State, plan_estimate: Estimate) -> int:
     """Return the number of microbatches to draw: by default two per stage, within the limit on passes."""
-    asked, most = _whole(state, "microbatches"), _microbatches(found)
+    asked, most = _whole(state, "microbatches"), _microbatches(plan_estimate)
     if asked:
-        return min(asked, most, _room(found, MOST))
-    return min(2 * found.execution.pipeline_par, most, _room(found, USUAL))
+        return min(asked, most, _room(plan_estimate, MOST))
+    return min(2 * plan_estimate.execution.pipeline_par, most, _room(plan_estimate, USUAL))
 
 
-def _room(found: Estimate, passes: int) -> int:
+def _room(plan_estimate: Estimate, passes: int) -> int:
     """Return the largest number of microbatches with at most this number of passes, at least one."""
-    execution = found.execution
+    execution = plan_estimate.execution
     return max(1, passes // (2 * execution.pipeline_par * execution.pipeline_interleaving))
 
 
-def _microbatches(found: Estimate) -> int:
+def _microbatches(plan_estimate: Estimate) -> int:
     """Return the number of microbatches in a pipeline's batch."""
-    execution = found.execution
+    execution = plan_estimate.execution
     return execution.batch_size // execution.data_par // execution.microbatch_size
 
 
@@ -251,38 +251,40 @@ def _word(stages: Sequence[Stage]) -> str:
     return "rank" if folded_words(stages) else "stage"
 
 
-def _mirrored(found: Estimate) -> bool:
+def _mirrored(plan_estimate: Estimate) -> bool:
     """Return True if each rank has a stage of both directions (DualPipe)."""
-    return found.execution.pp_schedule == "dualpipe"
+    return plan_estimate.execution.pp_schedule == "dualpipe"
 
 
 def _capacity(result: Result) -> float:
     return result.capacities[0] if result.capacities else 0.0
 
 
-def _memory(found: Estimate, result: Result, stage: Stage) -> dict[str, float]:
+def _memory(plan_estimate: Estimate, result: Result, stage: Stage) -> dict[str, float]:
     """Return the bytes in tier 1 by kind."""
-    here, _ = memory_by_kind({**found.stats, **stage}, result.execution or {}, stage["blocks"])
+    here, _ = memory_by_kind(
+        {**plan_estimate.stats, **stage}, result.execution or {}, stage["blocks"]
+    )
     return here
 
 
-def _has(found: Estimate, stages: Sequence[Stage], number: int) -> list[str]:
+def _has(plan_estimate: Estimate, stages: Sequence[Stage], number: int) -> list[str]:
     """Describe the part of the model on a stage."""
-    stage, chunks = stages[number], found.execution.pipeline_interleaving
-    of, blocks = found.model.num_blocks, int(stage["blocks"])
-    told = f"{blocks:,} of {counted(of, 'block')}" if blocks < of else f"all {counted(of, 'block')}"
+    stage, chunks = stages[number], plan_estimate.execution.pipeline_interleaving
+    of, blocks = plan_estimate.model.num_blocks, int(stage["blocks"])
+    text = f"{blocks:,} of {counted(of, 'block')}" if blocks < of else f"all {counted(of, 'block')}"
     if "parts" in stage:
-        told += " (" + " and ".join(f"{a} to {b}" for a, b in stage["parts"]) + ")"
+        text += " (" + " and ".join(f"{a} to {b}" for a, b in stage["parts"]) + ")"
     elif chunks > 1:
-        told += f" in {chunks:,} chunks"
+        text += f" in {chunks:,} chunks"
     elif len(stages) > 1:
         before = sum(int(one["blocks"]) for one in stages[:number])
         last = before + blocks
-        told += f" ({before + 1} to {last})" if last > before + 1 else f" ({last})"
-    has = [told]
-    if found.model.vocab:
+        text += f" ({before + 1} to {last})" if last > before + 1 else f" ({last})"
+    has = [text]
+    if plan_estimate.model.vocab:
         last = len(stages) - 1
-        both = {0, last} if _mirrored(found) else {0}
+        both = {0, last} if _mirrored(plan_estimate) else {0}
         first, ends = (both, both) if "parts" in stage else ({0}, {last})
         has += ["the embedding"] * (number in first) + ["the LM head with the loss"] * (
             number in ends

@@ -68,7 +68,7 @@ def _training(state: State, answers: Answers, estimate: Estimate) -> Plain:
 
 def _against_best(state: State, answers: Answers, result: Result) -> Iterator[tuple[str, str, str]]:
     """Yield the distance of the plan from the best plan, if that is already known."""
-    found = answers.found_before(state)
+    found = answers.cached_best_plans(state)
     if found is None or not len(found):
         return
     if not state.plan:

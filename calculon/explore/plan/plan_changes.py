@@ -41,7 +41,7 @@ LEAST = 0.0005
 """Relative time difference below which two plans count as equally fast."""
 
 
-def mend(state: State, answers: Answers) -> ViewPart | None:
+def fixes(state: State, answers: Answers) -> ViewPart | None:
     """Return the smallest changes that make a plan run, as buttons; None if it runs."""
     shown = answers.plan(state)
     if shown.estimate is not None:
@@ -80,7 +80,7 @@ def _proposed(state: State, answers: Answers, one: Fix, before: Mapping[str, Any
     reasons = {each.that.text: each.words for each in answers.question(state).preset.practice}
     notes += [f"unusual: {reasons.get(text, text)}" for text in one.unusual]
     changes = ", ".join(change_words(n, before[n], value) for n, value in one.changes.items())
-    link = state.link(plan=answers.own(state, fields), **asked)
+    link = state.link(plan=answers.stated_fields(state, fields), **asked)
     cost = f"{memory_and_time(one.found)}{slower}"
     return _offer(changes, link, "\n".join((cost, "; ".join(notes))).strip())
 
@@ -124,7 +124,7 @@ def _fixed(state: State, answers: Answers, one: SpaceFix, space: Space) -> str:
     if one.kind == "sequence":
         return state.link(seq=str(value))
     fields = all_fields(one.found.execution)
-    return state.with_plan(answers.own(state, fields))
+    return state.with_plan(answers.stated_fields(state, fields))
 
 
 def against(state: State, answers: Answers) -> ViewPart | None:
@@ -142,11 +142,11 @@ def against(state: State, answers: Answers) -> ViewPart | None:
         return None
     if waterfall is None:
         return None
-    told = waterfall.to_dict()
-    steps = steps_with_effect(told)
+    data = waterfall.to_dict()
+    steps = steps_with_effect(data)
     digits = digits_of_differences(_digits(one) for one in (shown, best) if one.brief is not None)
     alone = _alone(state, answers, [step["fields"] for step in steps])
-    changes = _with_buttons(waterfall_table(told, digits), alone)
+    changes = _with_buttons(waterfall_table(data, digits), alone)
     said: Line = _said_against(shown, best, answer.order_of_mine)
     listed = "; ".join(f"{row['change']} {row['seconds']}" for row in changes.rows)
     use = Styled("Use the best plan", "button", link=state.link(plan={}))
@@ -155,21 +155,21 @@ def against(state: State, answers: Answers) -> ViewPart | None:
     blocks: list[Block] = [(said, " ", use) if _worth(shown, best) else said]
     blocks += [_extended(state, answers, ahead, answer.untried)] if faster else []
     blocks += [changes] if changes.rows else []
-    blocks += map(dim, waterfall_notes(told))
+    blocks += map(dim, waterfall_notes(data))
     blocks += [dim(f"{WHY_TIED}.")] if answer.order_of_mine else []
     return ViewPart(
         title="From your plan to the best, one change at a time",
         blocks=tuple(blocks),
-        chart=_with_steps(state, change_waterfall(_drawn(told, digits, best)), alone),
+        chart=_with_steps(state, change_waterfall(_drawn(data, digits, best)), alone),
         summary=f"{said} A bar for each change: {listed}." if steps else "",
     )
 
 
-def _drawn(told: Mapping[str, Any], digits: Digits, best: DisplayedPlan) -> WaterfallData:
+def _drawn(data: Mapping[str, Any], digits: Digits, best: DisplayedPlan) -> WaterfallData:
     """Return the waterfall with the texts of its chart."""
     assert best.brief is not None
     title = f"{best.brief.title}: one change at a time"
-    return WaterfallData(told, ("your plan", "the best"), title, best.brief.terms, digits)
+    return WaterfallData(data, ("your plan", "the best"), title, best.brief.terms, digits)
 
 
 def _with_steps(
@@ -252,7 +252,10 @@ def _alone(state: State, answers: Answers, steps: list[Mapping[str, Any]]) -> li
     return [
         ("not possible", "")
         if one is None
-        else (_effect(one, shown, usable), state.with_plan(answers.own(state, one.fields)))
+        else (
+            _effect(one, shown, usable),
+            state.with_plan(answers.stated_fields(state, one.fields)),
+        )
         for one in found.outcomes(asked)
     ]
 
@@ -308,7 +311,7 @@ def _untried(state: State, answers: Answers, one: Outcome | None) -> dict[str, A
     """Return the changes of the best plan that its search did not try."""
     if one is None or state.plan:
         return {}
-    tried = answers.found(state).space.switches
+    tried = answers.best_plans(state).space.switches
     return {
         name: value
         for name, value in one.changes.items()
@@ -352,7 +355,7 @@ def _chip(
         "effect": _effect(one, shown, usable),
         "kind": _kind(one, shown),
         "title": "; ".join((title, *(f"{words} follows" for words in follows))),
-        "link": state.with_plan(answers.own(state, one.fields)),
+        "link": state.with_plan(answers.stated_fields(state, one.fields)),
     }
 
 
@@ -392,14 +395,14 @@ def _effect(one: Outcome, shown: DisplayedPlan, usable: tuple[float, float]) -> 
     return f"{text}, fits with {chance(one.fits)}" if one.fits < 1 - RISK else text
 
 
-def _said_single(shown: DisplayedPlan, outcomes: tuple[Outcome, ...], found: Choices) -> str:
+def _said_single(shown: DisplayedPlan, outcomes: tuple[Outcome, ...], choices: Choices) -> str:
     """Describe the best single change."""
     running = sum(not one.reason for one in outcomes)
     best = _best_of(outcomes, shown)
     if best is None:
         return f"None of {counted(len(outcomes), 'change')} alone makes it run."
     words = ", ".join(
-        change_words(name, found.fields[name], value) for name, value in best.changes.items()
+        change_words(name, choices.fields[name], value) for name, value in best.changes.items()
     )
     longer = _longer(best, shown)
     if longer is None:

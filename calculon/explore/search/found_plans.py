@@ -61,7 +61,7 @@ class FoundPlans:
 
     def link(self, rank: int) -> str:
         """Return the address of the page with this plan."""
-        return self.state.with_plan(self.answers.own(self.state, self.winners[rank][0]))
+        return self.state.with_plan(self.answers.stated_fields(self.state, self.winners[rank][0]))
 
     def words(self, rank: int) -> str:
         """Return a plan in words."""

@@ -190,10 +190,10 @@ def _shown(plans: FoundPlans, shown: Estimate) -> str:
     return f"The plan that this page shows has {words}: {further} against this one."
 
 
-def _why_none(it: SearchSettings, found: SearchResult) -> str:
-    if found.counts.good:
-        return f"None of {found.counts.good:,} feasible executions meets the condition."
-    reason = why_none(found.counts)
+def _why_none(it: SearchSettings, result: SearchResult) -> str:
+    if result.counts.good:
+        return f"None of {result.counts.good:,} feasible executions meets the condition."
+    reason = why_none(result.counts)
     return f"{reason[0].upper()}{reason[1:]}."
 
 
@@ -272,9 +272,7 @@ def _splits(state: State, answers: Answers) -> ViewPart | None:
     shown_map = Heatmap(_searched(it, state), plans.shown.name, cells, smallest, terms, selected)
     good = len(shown_map.feasible)
     tied = any(plans.tied(rank) for rank in plans.ranks)
-    ties = (
-        "; ~: not distinguishable from the best by measured runs, as explained below the next table"
-    )
+    ties = "; ~: too close to the best to call, as explained below the next table"
     return ViewPart(
         title="Tensor against pipeline parallelism",
         blocks=(

@@ -31,7 +31,7 @@ from calculon.search.space import Space, Values
 FEW = 100_000
 """Number of executions up to which finding the best of each split is about as fast as the overall best."""
 
-MOST_COUNTS = 12
+MAX_COUNTS = 12
 """Maximum number of compared processor counts."""
 
 OPENED = tuple(
@@ -88,7 +88,7 @@ def search_settings(state: State, answers: Answers) -> SearchSettings:
     Raises:
         SpecError: For an invalid objective, condition or field, and for an empty search space.
     """
-    return answers.kept(("asked", _key(state)), lambda: _search_settings(state, answers))
+    return answers.cached(("asked", _key(state)), lambda: _search_settings(state, answers))
 
 
 def _key(state: State) -> str:
@@ -117,7 +117,7 @@ def _search_settings(state: State, answers: Answers) -> SearchSettings:
 
 def offered(state: State, answers: Answers) -> Mapping[str, Values]:
     """Return the values that a search may try in addition to the framework's defaults, by field."""
-    return answers.kept(("offered", state.key), lambda: _offered(state, answers))
+    return answers.cached(("offered", state.key), lambda: _offered(state, answers))
 
 
 def _offered(state: State, answers: Answers) -> dict[str, Values]:
@@ -181,28 +181,30 @@ def best_of_all(state: State, answers: Answers) -> SearchResult:
 def size(state: State, answers: Answers) -> int:
     """Return the number of executions in the search space."""
     it = search_settings(state, answers)
-    return answers.searched(("size", _key(state)), lambda: count_space(it.space))
+    return answers.cached_search(("size", _key(state)), lambda: count_space(it.space))
 
 
 def each_split(state: State, answers: Answers) -> SearchResult:
     """Return the best of each split and number of chunks, the overall best first."""
     it = search_settings(state, answers)
-    if it.plain and within(found := answers.found(state)):
-        return found
-    return answers.searched(
+    if it.plain and within(result := answers.best_plans(state)):
+        return result
+    return answers.cached_search(
         ("each", _key(state)), lambda: run(it.space, it.best_of_each(), seen=count_searched)
     )
 
 
-def within(found: SearchResult) -> bool:
+def within(result: SearchResult) -> bool:
     """Return True if the shared best plan meets the default risk: its search may have accepted a higher one."""
-    return bool(len(found)) and found.evaluation[FITS][0] >= 1 - RISK
+    return bool(len(result)) and result.evaluation[FITS][0] >= 1 - RISK
 
 
 def pareto_plans(state: State, answers: Answers) -> SearchResult:
     """Return the Pareto front of both statistics of the chart, ordered by the first."""
     it, key = search_settings(state, answers), ("front", _key(state), *axes(state))
-    return answers.searched(key, lambda: run(it.space, it.pareto(axes(state)), seen=count_searched))
+    return answers.cached_search(
+        key, lambda: run(it.space, it.pareto(axes(state)), seen=count_searched)
+    )
 
 
 def axes(state: State) -> tuple[str, str]:
@@ -214,15 +216,15 @@ def counts_of(state: State, answers: Answers) -> tuple[int, ...]:
     """Return the processor counts to compare, including the page's own, in ascending order.
 
     Raises:
-        SpecError: For a text that is no count, and for more than :data:`MOST_COUNTS`.
+        SpecError: For a text that is no count, and for more than :data:`MAX_COUNTS`.
     """
     text = state.option("counts")
     if not text:
         return ()
     counts = processor_counts(text, "counts")
     most = most_processors(answers.system(state))
-    if not 0 < len(counts) <= MOST_COUNTS or max(counts) > most:
-        wanted = f"at most {MOST_COUNTS} numbers of processors, each at most {most:,}"
+    if not 0 < len(counts) <= MAX_COUNTS or max(counts) > most:
+        wanted = f"at most {MAX_COUNTS} numbers of processors, each at most {most:,}"
         raise SpecError("address", Problem("counts", wanted, repr(text)))
     return tuple(sorted({*counts, state.procs}))
 
@@ -236,6 +238,6 @@ def on_count(state: State, answers: Answers, procs: int) -> State:
 def best_alone(state: State, answers: Answers) -> SearchResult:
     """Return only the overall best plan."""
     it = search_settings(state, answers)
-    return answers.searched(
+    return answers.cached_search(
         ("best", _key(state)), lambda: run(it.space, it.best(), seen=count_searched)
     )

@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from calculon.base.units import duration
 from calculon.declarations.fields import SpecField
-from calculon.explore.answers import Answers, Unsearched
+from calculon.explore.answers import Answers, PendingAnswers
 from calculon.explore.control import Control, TextControl
 from calculon.explore.labels import label, value_words
 from calculon.explore.page_state import ASKED, CHANGED, State, value_text
@@ -55,7 +55,7 @@ def serving_controls(
         requests=[_request(word, one, state, load, wrong) for word, one in REQUESTS.items()],
         own=bool(own),
         back=state.with_options(**dict.fromkeys(DEPLOYMENT, "")),
-        told=state.told,
+        note=state.note,
         choices=[
             _choice(word, one, values, state, best)
             for word, one in DEPLOYMENT.items()
@@ -72,7 +72,7 @@ def _best(state: State, answers: Answers) -> Deployment | None:
     try:
         served = displayed_deployment(state, answers).served
     except Pending:
-        if isinstance(answers, Unsearched):
+        if isinstance(answers, PendingAnswers):
             return None
         raise
     return None if served is None else served.deployment
@@ -158,7 +158,7 @@ def _batch(state: State) -> TextControl:
     )
 
 
-def settled_deployment(state: State, answers: Answers, changed: str) -> State:
+def adjusted_deployment(state: State, answers: Answers, changed: str) -> State:
     """Return a state after a change of a deployment control, without numbers that became impossible."""
     name = changed.removeprefix(_WORD)
     if name not in LISTED or not state.option(changed):
@@ -172,7 +172,7 @@ def settled_deployment(state: State, answers: Answers, changed: str) -> State:
             freed.append(label(other))
     if not freed:
         return state
-    return replace(state, told=f"{', '.join(freed)} follow{'s' * (len(freed) == 1)}")
+    return replace(state, note=f"{', '.join(freed)} follow{'s' * (len(freed) == 1)}")
 
 
 def _without(state: State, word: str) -> dict[str, str]:

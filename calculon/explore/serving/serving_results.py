@@ -45,15 +45,15 @@ def stated(state: State, words: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         SpecError: For a text that is no value.
     """
-    found = {}
+    result = {}
     for word, one in words.items():
         if not (text := state.option(word)):
             continue
         try:
-            found[one.key] = parse_value(text)
+            result[one.key] = parse_value(text)
         except SpecError as error:
             raise SpecError("address", Problem(one.key, error.expected, error.found)) from None
-    return found
+    return result
 
 
 def workload(state: State) -> Workload:
@@ -93,9 +93,9 @@ def fixed(state: State) -> dict[str, Any]:
     Raises:
         SpecError: For invalid values.
     """
-    found = {name: one for name, one in stated(state, DEPLOYMENT).items() if name != COUNT}
-    checked("deployment", found)
-    return found
+    result = {name: one for name, one in stated(state, DEPLOYMENT).items() if name != COUNT}
+    checked("deployment", result)
+    return result
 
 
 def key_of(state: State) -> str:
@@ -112,7 +112,7 @@ def space(state: State, answers: Answers) -> DeploymentSpace:
     Raises:
         SpecError: For an invalid question.
     """
-    return answers.kept(("deployments tried", key_of(state)), lambda: _space(state, answers))
+    return answers.cached(("deployments tried", key_of(state)), lambda: _space(state, answers))
 
 
 def _space(state: State, answers: Answers) -> DeploymentSpace:
@@ -136,13 +136,15 @@ def _make(
     vary_batch: bool = False,
 ) -> DeploymentSpace:
     source, system = answers.allowed.source(MODEL, state.model), answers.system(state)
-    model = answers.kept(("model", state.model), lambda: inputs.model(source))
+    model = answers.cached(("model", state.model), lambda: inputs.model(source))
     return make_space(model, counts(state, load), system, load, None, held, vary_batch=vary_batch)
 
 
 def possible(state: State, answers: Answers, name: str) -> list[int]:
     """Return the possible values of a numeric field, given the types and the previous numbers of the address."""
-    return answers.kept(("possible", key_of(state), name), lambda: _possible(state, answers, name))
+    return answers.cached(
+        ("possible", key_of(state), name), lambda: _possible(state, answers, name)
+    )
 
 
 def _possible(state: State, answers: Answers, name: str) -> list[int]:
@@ -163,7 +165,9 @@ def _possible(state: State, answers: Answers, name: str) -> list[int]:
 def deployments(state: State, answers: Answers) -> DeploymentSearch:
     """Return the best deployments by generated tokens/s per processor, which are the cheapest ones."""
     tried = space(state, answers)
-    return answers.searched(("deployments", key_of(state)), lambda: searched(tried, OBJECTIVE, TOP))
+    return answers.cached_search(
+        ("deployments", key_of(state)), lambda: searched(tried, OBJECTIVE, TOP)
+    )
 
 
 @dataclass(frozen=True)
@@ -182,18 +186,18 @@ class DisplayedDeployment:
 def displayed_deployment(state: State, answers: Answers) -> DisplayedDeployment:
     """Return the deployment of a page."""
     found = deployments(state, answers)
-    return answers.kept(("answered", key_of(state)), lambda: _displayed_deployment(found))
+    return answers.cached(("answered", key_of(state)), lambda: _displayed_deployment(found))
 
 
-def _displayed_deployment(found: DeploymentSearch) -> DisplayedDeployment:
-    if len(found):
-        return DisplayedDeployment(found[0])
-    why = str(found.why)
-    if found.nearest is None:
+def _displayed_deployment(result: DeploymentSearch) -> DisplayedDeployment:
+    if len(result):
+        return DisplayedDeployment(result[0])
+    why = str(result.why)
+    if result.nearest is None:
         return DisplayedDeployment(None, why)
-    tried = found.space
+    tried = result.space
     try:
-        one = tried.deployment(found.nearest)
+        one = tried.deployment(result.nearest)
         return DisplayedDeployment(serve(tried.model, one, tried.system, tried.workload), why)
     except Infeasible:
         return DisplayedDeployment(None, why)
@@ -208,7 +212,7 @@ def frontier(state: State, answers: Answers) -> Mapping[str, Any]:
     numbers = [word for word, one in DEPLOYMENT.items() if one.key not in CHOICES]
     options = {name: one for name, one in state.options.items() if name not in numbers}
     free = replace(state, options=options)
-    return answers.kept(("frontier", key_of(free)), lambda: _frontier(free, answers))
+    return answers.cached(("frontier", key_of(free)), lambda: _frontier(free, answers))
 
 
 def _frontier(state: State, answers: Answers) -> Mapping[str, Any]:

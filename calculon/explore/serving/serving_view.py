@@ -102,9 +102,9 @@ def _best(state: State, answers: Answers) -> ViewPart | None:
     return ViewPart(title="The cheapest deployments", blocks=(dim(said), *blocks, *others, tried))
 
 
-def _with_links(state: State, found: DeploymentSearch, table: Table) -> Table:
+def _with_links(state: State, result: DeploymentSearch, table: Table) -> Table:
     """Return the table of a search with links to its deployments."""
-    shown = zip(found.deployments, table.rows, strict=False)
+    shown = zip(result.deployments, table.rows, strict=False)
     return replace(table, rows=[_linked(state, one, row, "replicas") for one, row in shown])
 
 

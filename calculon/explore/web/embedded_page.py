@@ -135,15 +135,15 @@ def _listening(port: int) -> socket.socket:
     Raises:
         SpecError: If the port is in use or invalid.
     """
-    found = socket.socket()
+    result = socket.socket()
     try:
         if sys.platform != "win32":  # there it would share a port in use
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind((HOST, port))
-        found.listen()
+            result.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        result.bind((HOST, port))
+        result.listen()
     except (OSError, OverflowError) as error:
-        found.close()
+        result.close()
         hint = "0 takes any that is free"
         taken = f"{port}: {reason(error)}"
         raise SpecError("explore", Problem("port", "a free port", taken, hint)) from None
-    return found
+    return result

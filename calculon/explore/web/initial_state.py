@@ -88,7 +88,7 @@ def _of_file(answers: Answers, state: State, file: str) -> State:
         wanted = f"a plan of {state.procs:,} processors"
         raise SpecError(file, Problem("num_procs", wanted, f"one of {execution.num_procs:,}"))
     state = replace(state, **_words(state, question, execution, launched=found.launch is not None))
-    return replace(state, plan=answers.own(state, all_fields(execution)))
+    return replace(state, plan=answers.stated_fields(state, all_fields(execution)))
 
 
 def _words(

@@ -81,8 +81,8 @@ class Rows:
     def value(self, name: str) -> Array:
         """Return a figure, or a field of the deployments in the units of files."""
         if name in AllReplicas._fields:
-            found: Array = getattr(self._of_all, name)
-            return found
+            result: Array = getattr(self._of_all, name)
+            return result
         if name in SERVING_FIGURES:
             return SERVING_FIGURES[name].of(self.points.figures)[self.alike]
         if name in (*SPLIT, *SCHEDULING):

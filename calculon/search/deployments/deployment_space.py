@@ -32,7 +32,7 @@ from calculon.serving.records.load import SATURATED, Workload
 from calculon.serving.records.read_records import read_deployment
 from calculon.serving.records.speculation import NO_DRAFT
 
-MOST_APART = 4_000_000
+MAX_APART = 4_000_000
 """Largest number of pairs of prefill and decode pools: all are held in memory."""
 
 ROWS, ROWS_ALIKE = 2**16, 2**19
@@ -244,9 +244,9 @@ class DeploymentSpace:
             own.append(np.array(whole, np.int32))
             pools.append(np.array([prefill[at], *engines[:, pool[at]]], np.int32))
             chosen.append(engine)
-            if sum(map(len, chosen)) > MOST_APART:
+            if sum(map(len, chosen)) > MAX_APART:
                 hint = "list fewer, or fix degrees: pipeline_par=1,2,4"
-                wanted = f"counts with at most {MOST_APART:,} pairs of pools"
+                wanted = f"counts with at most {MAX_APART:,} pairs of pools"
                 raise SpecError("num_procs", Problem("", wanted, f"more for {count:,}", hint))
         return _Splits(
             np.concatenate(own, axis=1), np.concatenate(chosen), np.concatenate(pools, axis=1)

@@ -108,12 +108,12 @@ def searched(
     """Search a space; arguments and errors as of :func:`search_deployments`."""
     condition = None if where is None else read_condition(where)
     ranking = make_ranking(objective, top, pareto)
-    found = run(space, ranking, condition)
-    if found.unknown and not len(found):
-        ranked = [one.statistic.name for one in found.objectives]
-        asked = "objective" if found.unknown[0] in ranked else "where"
-        raise unknown_figure(asked, found.unknown[0], space.system.name)
-    return found
+    result = run(space, ranking, condition)
+    if result.unknown and not len(result):
+        ranked = [one.statistic.name for one in result.objectives]
+        asked = "objective" if result.unknown[0] in ranked else "where"
+        raise unknown_figure(asked, result.unknown[0], space.system.name)
+    return result
 
 
 def make_space(

@@ -169,7 +169,7 @@ def _plain(column: Array) -> list[Any]:
     ]
 
 
-def asked_stats(stats: Any, known: tuple[str, ...]) -> tuple[str, ...]:
+def requested_stats(stats: Any, known: tuple[str, ...]) -> tuple[str, ...]:
     """Return the requested statistics; all if there is no list.
 
     Raises:

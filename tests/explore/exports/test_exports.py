@@ -49,7 +49,7 @@ def test_an_execution_is_read_as_the_plan_that_is_shown(tmp_path, capsys):
 def test_plans_are_the_table_of_the_search():
     state = state_of(STATES["best"])
     rows = csv_rows(exported("plans.csv", state))
-    found = answers().found(state)
+    found = answers().best_plans(state)
     assert [float(row["total_time"]) for row in rows] == found.evaluation["total_time"].tolist()
     assert len(rows) == len(found)
 
@@ -66,7 +66,7 @@ def test_the_report_is_that_of_python(tmp_path, monkeypatch):
 def test_what_the_page_searched_for_is_not_searched_for_again(monkeypatch):
     fresh = Answers(AllowedInputs())
     state = state_of(f"{TINY}&procs=2")
-    found, searched = fresh.found(state), []
+    found, searched = fresh.best_plans(state), []
 
     def plans_on(question, count, seen):
         searched.append(count)

@@ -8,12 +8,12 @@ import pytest
 
 from calculon import inputs
 from calculon.advise.answer import space_of
-from calculon.advise.near_machines import at_least
+from calculon.advise.near_machines import memory_condition
 from calculon.advise.space_fixes import BEST
 from calculon.base.units import GIB
 from calculon.cli.main import main
 from calculon.declarations.statistics import RISK, TIER1
-from calculon.explore.controls import settled
+from calculon.explore.controls import adjusted_state
 from calculon.explore.machine.both_machines import (
     best_plans,
     digits_of,
@@ -93,7 +93,7 @@ def test_bars_are_the_rows_of_the_sensitivity_and_lead_to_their_values():
 @pytest.mark.parametrize("capacity", some([30, 40, 60, 160], 2))
 def test_steps_of_capacity_are_the_best_plans_of_searches(capacity):
     state = replace(FIRST, machine={CAPACITY: capacity})
-    likely = at_least(1 - RISK)
+    likely = memory_condition(1 - RISK)
     found = run(space_of(answers().question(state), PROCS), Best(BEST, 1, likely))
     best = found[0] if len(found) else None
     step = answers().capacities(state).at(capacity * GIB)
@@ -134,7 +134,7 @@ def test_a_reset_gives_the_first_state(site):
 def test_the_value_of_the_file_is_no_change():
     in_file = answers().figures(FIRST)[CAPACITY].value
     same = replace(FIRST, machine={CAPACITY: in_file, "mem1.GBps": 3000})
-    assert settled(same, answers(), f"system.{CAPACITY}").machine == {"mem1.GBps": 3000}
+    assert adjusted_state(same, answers(), f"system.{CAPACITY}").machine == {"mem1.GBps": 3000}
 
 
 def test_what_is_changed_is_said_on_every_other_view(site):

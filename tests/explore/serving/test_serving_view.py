@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from calculon.explore.controls import settled
+from calculon.explore.controls import adjusted_state
 from calculon.explore.page_state import State
 from calculon.explore.serving.serving_results import (
     deployments,
@@ -78,9 +78,9 @@ def test_a_rate_takes_the_fewest_processors_that_keep_the_limits():
 
 def test_numbers_that_do_not_go_with_a_change_are_free_again():
     words_of = {"deployment.tensor_par": "2", "deployment.expert_par": "8"}
-    state = settled(replace(EXPERTS, options=words_of), answers(), "deployment.tensor_par")
+    state = adjusted_state(replace(EXPERTS, options=words_of), answers(), "deployment.tensor_par")
     assert "deployment.expert_par" not in state.options
-    assert state.told == "Expert parallel (EP) follows"
+    assert state.note == "Expert parallel (EP) follows"
     assert 8 not in possible(state, answers(), "expert_par")
 
 

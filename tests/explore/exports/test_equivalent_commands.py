@@ -10,9 +10,9 @@ from calculon.base.errors import Infeasible
 from calculon.cli.main import main
 from calculon.declarations.files import json_text
 from calculon.declarations.result_records import QUESTION
+from calculon.explore.exports.equivalent_commands import equivalents, script
 from calculon.explore.exports.export_view import LAUNCH_PART
 from calculon.explore.exports.exports import offered, written
-from calculon.explore.exports.same_command import equivalents, script
 from calculon.explore.search.searches import best_alone, counts_of, each_split, on_count
 from calculon.explore.serving.serving_results import displayed_deployment
 from calculon.plan.plan import NAMES

@@ -276,12 +276,12 @@ def _search_call(
 
 def _more_on(state: State, answers: Answers, counts: Sequence[int]) -> dict[str, Values]:
     """Return the values that searches on some processor counts try in addition to the defaults."""
-    found: dict[str, Values] = {}
+    result: dict[str, Values] = {}
     for procs in counts:
         other = state if procs == state.procs else on_count(state, answers, procs)
         for name, values in more_values(other, answers).items():
-            found[name] = tuple(dict.fromkeys((*found.get(name, ()), *values)))
-    return found
+            result[name] = tuple(dict.fromkeys((*result.get(name, ()), *values)))
+    return result
 
 
 def fixed_values(state: State, answers: Answers) -> dict[str, Values]:
@@ -310,16 +310,16 @@ def _written(value: Any) -> str:
 def _depends(state: State, answers: Answers) -> Iterator[Equivalent]:
     yield from _shown(state, answers)
     if answers.plan(state).estimate is not None:
-        title, words = "Sensitivity of this plan", asked_effects(state)
-        told = {"--of": words.get("of"), "--range": words.get("spread")}
-        options = [part for name, value in told.items() if value for part in (name, str(value))]
+        title, words = "Sensitivity of this plan", requested_effects(state)
+        stated = {"--of": words.get("of"), "--range": words.get("spread")}
+        options = [part for name, value in stated.items() if value for part in (name, str(value))]
         options += ["--replan"] if "replan" in words else []
         named = [f"{name}={value!r}" for name, value in words.items()]
         call = f"calculon.sensitivity({', '.join([_SPECS, *named])})"
         yield of_plan(title, ("sensitivity", *options), "depends", call, state, answers)
 
 
-def asked_effects(state: State) -> dict[str, Any]:
+def requested_effects(state: State) -> dict[str, Any]:
     """Return the sensitivity settings of the address, by function argument."""
     words: dict[str, Any] = {
         name: state.options[name] for name in ("of", "spread") if name in state.options
@@ -434,7 +434,7 @@ def _lengths(state: State, answers: Answers) -> list[str]:
 def own_length(state: State, answers: Answers) -> int:
     """Return the question's sequence length if it differs from the model's; else 0."""
     source = answers.allowed.source(MODEL, state.model)
-    model = answers.kept(("model", state.model), lambda: inputs.model(source))
+    model = answers.cached(("model", state.model), lambda: inputs.model(source))
     length = answers.question(state).model.seq_size
     return 0 if model.seq_size == length else length
 
