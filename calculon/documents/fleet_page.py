@@ -48,15 +48,20 @@ _LEAST_OVER = 0.05
 _LISTED = 4
 
 
-def fleet_page(answer: FleetAnswer) -> Document:
-    """Return the page of a fleet comparison."""
-    return _FleetPage(answer).document()
+_MOST_POINTS = 10
+"""Number of processor counts and systems on a short page."""
+
+
+def fleet_page(answer: FleetAnswer, *, short: bool = False) -> Document:
+    """Return the page of a fleet comparison; a `short` one has the best points only."""
+    return _FleetPage(answer, short).document()
 
 
 class _FleetPage:
     """Builder of the page of a fleet comparison."""
 
-    def __init__(self, answer: FleetAnswer):
+    def __init__(self, answer: FleetAnswer, short: bool):
+        self.short = short
         self.answer = answer.to_dict()
         self.asked: Plain = self.answer["question"]
         self.points: list[Plain] = self.answer["points"]
@@ -171,10 +176,13 @@ class _FleetPage:
             "spares": any(one.get("spare_nodes") for one in self.points),
             "misses": bool(self.answer["limits"]),
         }
-        rows = [self._row(place, one) for place, one in enumerate(self.points)]
+        places = self._places()
+        rows = [self._row(place, self.points[place]) for place in places]
         # Columns without content are dropped rather than filled with dashes.
         kept = tuple(one for one in columns if shown.get(one.key, True))
         blocks: list[Block] = [Table(kept, rows)]
+        if left := len(self.points) - len(places):
+            blocks.append(dim(f"{left} more of {len(self.points)}: -v shows all"))
         if unpriced := [one["system"] for one in self.answer["prices"] if one["usd"] is None]:
             names = f"No price is known for {', '.join(unpriced)}"
             blocks.append(
@@ -183,6 +191,14 @@ class _FleetPage:
         money = MONEY.get(self.answer["money"], "")
         remark = f"{FRONT} no other has fewer days and less {money}" if money else "by days"
         return Section("Days and money", tuple(blocks), remark, opened=True)
+
+    def _places(self) -> list[int]:
+        """Return the places of the points to show: all of them, or the best ones on a short page."""
+        every = range(len(self.points))
+        if not self.short:
+            return [*every]
+        # Points that miss a limit are not ranked and come last.
+        return sorted([*dict.fromkeys((*self.answer["ranked"], *every))][:_MOST_POINTS])
 
     def _row(self, place: int, one: Plain) -> dict[str, str]:
         row = {
