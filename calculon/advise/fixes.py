@@ -48,22 +48,22 @@ COLUMNS = (
 )
 """Columns of a table of fixes: members of :meth:`Fix.to_dict`."""
 
-MOST_CHANGES = 3
+MAX_CHANGES = 3
 """Maximum number of changes that are combined exhaustively."""
 
-MOST_TRIED = 100_000
+MAX_TRIED = 100_000
 """Maximum number of combinations of a given size; the nearest ones are tried."""
 
-MOST_HINTED = 1_000
+MAX_HINTED = 1_000
 """Limit for a hint, which is part of an error message and must be immediate."""
 
 SHOWN, HINTED = 5, 3
 """Maximum number of fixes in a result, and in a hint."""
 
-LEAST_GAIN = 1e-4
+MIN_GAIN = 1e-4
 """Minimum relative time saving that counts as faster."""
 
-MOST_VALUES = 2
+MAX_VALUES = 2
 """Values of a switch that are combined with two other changes."""
 
 
@@ -225,7 +225,7 @@ class FixSearch:
         spared = (idle[a] & legal[b, c]) | (idle[b] & legal[a, c]) | (idle[c] & legal[a, b])
         if self._now is not None:
             spared |= self._lesser[choices].any(axis=1)
-        most = MOST_TRIED if self.thorough else MOST_HINTED
+        most = MAX_TRIED if self.thorough else MAX_HINTED
         for part in parts_of(choices[~spared][:most]):
             yield self.near.evaluate(self.changes, part)
 
@@ -260,7 +260,7 @@ class FixSearch:
                 least.setdefault(self.changes[number].field, []).append(number)
         lesser = np.zeros(len(self.changes), bool)
         for numbers in least.values():
-            lesser[numbers[MOST_VALUES:]] = True
+            lesser[numbers[MAX_VALUES:]] = True
         return lesser
 
     def fixes(self) -> tuple[Fix, ...]:
@@ -325,7 +325,7 @@ class FixSearch:
         named = any("batch_size" in one.fields for one in self.broken)
         if not named or not fixes or fixes[0].asks_for_another:
             return
-        for table in self._batches(min(len(fixes[0].changes), MOST_CHANGES) - 1):
+        for table in self._batches(min(len(fixes[0].changes), MAX_CHANGES) - 1):
             for row in table.in_order[:1]:
                 yield self.fix(table, row)
                 return
@@ -364,7 +364,7 @@ class FixSearch:
     def _elsewhere(self) -> Iterator[NeighborTable]:
         """Yield the neighbors with another batch, then on other processor counts."""
         near, execution = self.near, self.near.execution
-        yield from self._batches(1 if self.singly else MOST_CHANGES - 1)
+        yield from self._batches(1 if self.singly else MAX_CHANGES - 1)
         if not self._ask_for_processors:
             yield self._on_other_processors(1)
             if not self.singly:
@@ -433,7 +433,7 @@ class FixSearch:
             if not len(rows):
                 continue
             row = int(rows[np.argmin(table.time[rows])])
-            limit = min((one.total_time for one in found), default=now) * (1 - LEAST_GAIN)
+            limit = min((one.total_time for one in found), default=now) * (1 - MIN_GAIN)
             if table.time[row] < limit:
                 found.append(self.fix(table, row))
         return tuple(found)

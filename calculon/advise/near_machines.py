@@ -28,7 +28,7 @@ from calculon.search.space import Space
 SIZES = ("GiB",)
 """Units of parameters that let more plans fit when they grow, without changing any time."""
 
-MOST_PLANS = 8_192
+MAX_PLANS = 8_192
 """Maximum number of plans evaluated on each machine; with more candidates, a search per machine is as fast."""
 
 ROWS = 16_384
@@ -152,13 +152,13 @@ def _best_machine(system: System, better: Sequence[Change]) -> System:
 def _listed(space: Space, limit: float, least: float) -> _Listed:
     """Return the plans of a space up to a time limit, restricted to the fastest ones if there are many."""
     # More memory raises the probability of fitting: the list has the candidates of every machine that is not better.
-    ranking = Best(TIME, MOST_PLANS, memory_condition(least))
+    ranking = Best(TIME, MAX_PLANS, memory_condition(least))
     # Scores are negative times: the search may skip everything slower than the known plan.
     ranking.threshold = -limit * (1 + SLACK)
     found = run(space, ranking)
     numbers, times = found.numbers, -found.scores[0]
     # If the list is full, slower plans may be missing: it is complete only up to its last time.
-    complete = limit if len(numbers) < MOST_PLANS else float(times[-1]) * (1 - SLACK)
+    complete = limit if len(numbers) < MAX_PLANS else float(times[-1]) * (1 - SLACK)
     return _Listed(numbers, times, space.switches_on(numbers), complete)
 
 

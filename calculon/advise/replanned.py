@@ -164,15 +164,15 @@ class Replanner:
         """Fields of the original plan."""
         return all_fields(self.case.execution)
 
-    def best(self, system: System, own: float | None) -> Replanned | None:
+    def best(self, system: System, original: float | None) -> Replanned | None:
         """Return the best plan on a system; None if nothing fits.
 
-        `own` is the statistic of the original plan on this system, None if it cannot run there.
+        `original` is the statistic of the original plan on this system, None if it cannot run there.
         """
         found = run(self._space(system), Best(self.objective, 1, memory_condition(self.least)))
         score = float(found.scores[0, 0]) if len(found) else -math.inf
-        if own is not None and score <= self._score(own):
-            return Replanned(value=own, execution=all_fields(self.case.execution), kept=True)
+        if original is not None and score <= self._score(original):
+            return Replanned(value=original, execution=all_fields(self.case.execution), kept=True)
         return self._replanned(score, found.plan.row(0)) if len(found) else None
 
     def prefetch(self, changes: Sequence[Change]) -> None:
@@ -185,14 +185,14 @@ class Replanner:
             self._space, case.system, every, case.values(every).tolist(), self.least
         )
 
-    def with_figures(self, values: Change, own: float | None) -> Replanned | None:
+    def with_figures(self, values: Change, original: float | None) -> Replanned | None:
         """Return the best plan on the system with changed parameters; arguments as for :meth:`best`."""
         if (key := change_key(values)) not in self._found:
-            return self.best(with_figures(self.case.system, values), own)
+            return self.best(with_figures(self.case.system, values), original)
         found = self._found[key]
         score = -math.inf if found is None else found.score
-        if own is not None and score <= self._score(own):
-            return Replanned(value=own, execution=self.fields, kept=True)
+        if original is not None and score <= self._score(original):
+            return Replanned(value=original, execution=self.fields, kept=True)
         if found is None:
             return None
         return self._replanned(score, self.space.plan(np.array([found.number])).row(0))
@@ -217,9 +217,9 @@ class Replanner:
         ]
         value, need = (self._of_own(name, large) for name in (self.case.statistic, MEMORY[0]))
         if math.isfinite(value):
-            own = Replanned(value=value, execution=all_fields(self.case.execution), kept=True)
+            original = Replanned(value=value, execution=all_fields(self.case.execution), kept=True)
             margin = self._margin(self.case.execution)
-            steps.append(Step(capacity=need * margin + withheld, best=own))
+            steps.append(Step(capacity=need * margin + withheld, best=original))
         return capacity_sweep(system.mem1.capacity, withheld, steps, self._score)
 
     def _margin(self, execution: Execution) -> float:

@@ -182,10 +182,10 @@ def _searched(
     # Plus the unchanged machine and the capacity sweep.
     count = sum(end is not None for one in figures for end in (one.low, one.high)) + len(sizes) + 2
 
-    def at(path: str, value: float | None, own: float | None) -> Replanned | None:
+    def at(path: str, value: float | None, original: float | None) -> Replanned | None:
         if value is None:
             return None
-        best = replanner.with_figures({path: value}, own)
+        best = replanner.with_figures({path: value}, original)
         seen(count)
         return best
 
@@ -226,9 +226,9 @@ def _rival(case: Case, analysis: Sensitivity, terms: SensitivityOptions) -> Alte
     machine = inputs.system(terms.against_system)
     compared = f"{mine} on both machines"
     if analysis.searched is not None:
-        own = case.on(machine)
+        original = case.on(machine)
         replanner = _replanner(case, analysis.preset, machine)
-        best = replanner.best(machine, own if math.isfinite(own) else None)
+        best = replanner.best(machine, original if math.isfinite(original) else None)
         if best is None:
             raise Infeasible("nothing", f"no plan fits on {machine.name}")
         plan = inputs.execution(best.execution)

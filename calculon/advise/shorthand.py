@@ -27,8 +27,8 @@ class StatedPlan:
     Attributes:
         fields: Its fields by name; None if it is in a file.
         file: Its file.
-        launch: What that is as a file of a launcher.
-        words: Its words of a question (``batch``, ``seq``, ...), whose fields depend on the model.
+        launch: Parsed launch file, if `file` is one.
+        words: Question words in the plan (``batch``, ``seq``, ...), whose fields depend on the model.
     """
 
     fields: Mapping[str, Any] | None = None
@@ -37,7 +37,7 @@ class StatedPlan:
     words: Mapping[str, str] = field(default_factory=dict)
 
     def of_model(self, seq_size: int) -> "StatedPlan":
-        """Return the plan with the fields that its words of a question say; `seq_size` is of the model."""
+        """Return the plan with its question words converted to fields, given the sequence length of the model."""
         if not self.words:
             return self
         said = fields_of_words(self.words, seq_size, OPTION)

@@ -1,7 +1,7 @@
 """Displays of results: HTML in notebooks, pictures, and data frames.
 
-Packages that present results make them. This is the one door through which the model calls these: by name, and only if
-somebody looks, so that an estimate loads neither pages nor pictures.
+Results are displayed by packages that import the model. The model calls them only here, by module name and only when a
+result is displayed, so that an estimate imports neither pages nor plotting libraries.
 """
 
 import math
@@ -30,7 +30,7 @@ HINTS = "calculon.declarations.missing_attributes"
 """Module that suggests attributes."""
 
 FRAMES = "calculon.render.frames"
-"""The module that makes data frames of them."""
+"""Module that converts results to data frames."""
 
 
 class MissingAttribute(AttributeError):
@@ -110,7 +110,7 @@ class WithMfu(Tabular, Generic[Shares]):
 def columns_of(
     rows: Iterable[Mapping[str, Any]], names: Iterable[str] = ()
 ) -> dict[str, list[Any]]:
-    """Return rows as columns: those of some names first, then any others that a row has.
+    """Convert rows to columns: the given names first, then all other keys of any row.
 
     A number that is None, or that a row does not have, is not-a-number; any other value is then None.
     """

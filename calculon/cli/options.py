@@ -160,6 +160,7 @@ class Parser(argparse.ArgumentParser):
         if unknown:
             option = next((one.partition("=")[0] for one in unknown if one.startswith("-")), "")
             hint = UNKNOWN.get(option) or nearest(option, [*self._option_string_actions])
+            hint = hint or _several_systems(getattr(result, "system", ""), unknown)
             self.error(
                 "; ".join(filter(None, (f"unrecognized arguments: {' '.join(unknown)}", hint)))
             )
@@ -174,6 +175,14 @@ class Parser(argparse.ArgumentParser):
         """Print the message on standard error and exit with code 2."""
         print_stderr(f"calculon: error: {message} (see: {self.prog} --help)")
         self.exit(2)
+
+
+def _several_systems(system: str, further: Sequence[str]) -> str:
+    """Return a hint to join systems by commas; empty if the further arguments are no systems."""
+    from calculon.estimate.argument_order import is_system  # only for a message
+
+    several = ",".join((system, *further))
+    return f"join systems by commas: {several}" if system and is_system(list(further)) else ""
 
 
 class Stored(argparse._StoreAction):
@@ -528,7 +537,7 @@ def check_log(target: str, arguments: argparse.Namespace) -> None:
         for one in value if isinstance(value, (list, tuple)) else [value]:
             if isinstance(one, str) and one and Path(one).resolve() == place:
                 found = "an input or output of that name"
-                raise SpecError(target, Problem("", "a log file of its own", found))
+                raise SpecError(target, Problem("", "a separate log file", found))
 
 
 def add_specs(parser: Parser, model: str, metavar: str) -> None:
@@ -571,7 +580,5 @@ def check_outputs(
         check_output(output, suffixes)
         place = Path(output).resolve()
         if place in taken:
-            raise SpecError(
-                output, Problem("", "a file of its own", f"{taken[place]} of that name")
-            )
+            raise SpecError(output, Problem("", "a separate file", f"{taken[place]} of that name"))
         taken[place] = "another output"

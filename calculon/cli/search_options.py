@@ -284,7 +284,7 @@ def _sequences(batch: int | str, length: int) -> int:
     return asked.sequences
 
 
-MOST_OBJECTIVES = 4
+MAX_OBJECTIVES = 4
 """Maximum number of statistics of a Pareto front; with more, nearly every execution is on it."""
 
 
@@ -294,8 +294,8 @@ def _pareto(arguments: argparse.Namespace) -> tuple[str, ...]:
         return ()
     others = {"-t": arguments.top_n, "--objective": arguments.objective}
     why = "a front has all its executions and needs no single objective"
-    wanted = f"2 to {MOST_OBJECTIVES} different statistics"
-    return front_names(text, others, why, wanted, MOST_OBJECTIVES)
+    wanted = f"2 to {MAX_OBJECTIVES} different statistics"
+    return front_names(text, others, why, wanted, MAX_OBJECTIVES)
 
 
 def front_names(

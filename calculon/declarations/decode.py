@@ -12,7 +12,7 @@ from functools import cache
 from itertools import islice
 from typing import Any, Protocol, TypeVar, cast, get_args, get_origin, runtime_checkable
 
-from calculon.base.errors import MOST_PROBLEMS, Problem, SpecError, nearest, printable
+from calculon.base.errors import MAX_PROBLEMS, Problem, SpecError, nearest, printable
 from calculon.declarations.fields import SpecField, shown, spec_fields
 from calculon.declarations.overlay import BASE
 
@@ -21,7 +21,7 @@ R = TypeVar("R")
 MISSING = "nothing (the field is missing)"
 """What a problem with a required field found."""
 
-_MOST_COMPARED = 200
+_MAX_COMPARED = 200
 """Unknown keys of an object that are compared with a missing field, in case one is a misspelling of it."""
 
 
@@ -106,7 +106,7 @@ def _record(
 
 def _missing(field: SpecField, raw: Mapping[Any, Any], known: list[str], place: str) -> Problem:
     strangers = (str(key) for key in raw if key not in known)
-    similar = nearest(field.key, list(islice(strangers, _MOST_COMPARED)))
+    similar = nearest(field.key, list(islice(strangers, _MAX_COMPARED)))
     hint = f"is it spelled {similar.split(chr(39))[1]!r} here?" if similar else "add it"
     kind = field.annotation if isinstance(field.annotation, type) else object
     expected = field.declaration.wanted(kind) if kind in (int, float, bool, str) else "this field"
@@ -126,14 +126,14 @@ def _unknown(
     for number, key in enumerate(strangers):
         place = f"{path}.{key}" if path else str(key)
         # The nearest spelling is slow to compute, and a page shows the first problems only.
-        hint = nearest(str(key), known) if number < MOST_PROBLEMS else ""
+        hint = nearest(str(key), known) if number < MAX_PROBLEMS else ""
         if refused:
             found = f"the unknown field {shown(str(key))}"
             hint = hint or "known are " + ", ".join(known)
             problems.append(Problem(place, "only the known fields", found, hint))
-        elif number < MOST_PROBLEMS:
+        elif number < MAX_PROBLEMS:
             _warn(f"{file}: {place}: unknown field, ignored{hint and '; '}{hint}")
-    if not refused and (more := len(strangers) - MOST_PROBLEMS) > 0:
+    if not refused and (more := len(strangers) - MAX_PROBLEMS) > 0:
         _warn(f"{file}: and {more:,} more unknown fields, ignored")
 
 

@@ -115,7 +115,7 @@ def _open(raw: object, file: str) -> tuple[Configuration, Family]:
         why = OTHERS.get(str(kind))
         hint = f"it has {why}, which a model file cannot express" if why else ""
         if isinstance(config.get("text_config"), Mapping):
-            hint = hint or "its text_config describes the text model: make it a file of its own"
+            hint = hint or "its text_config describes the text model: save it as a separate file"
         config.refuse("model_type", wanted, shown(kind), hint or nearest(str(kind), [*FAMILIES]))
     family = FAMILIES[kind]
     if not family.inside:

@@ -5,7 +5,7 @@ from calculon.declarations.spellings import global_batch, sequence_length
 TOKENS_PER_BATCH = 4 * 2**20
 """Tokens of the default batch on 64 to 4,096 processors: Llama 3 8B and 70B, arXiv:2407.21783, section 3.4.1."""
 
-MOST_PER_PROCESSOR = 2**16
+MAX_PER_PROCESSOR = 2**16
 """Most tokens of the default batch per processor: 512 Ki on 8 processors, as llm.c trains GPT-2 124M on 8 A100
 (github.com/karpathy/llm.c, discussion 481), so that a step on few processors takes seconds."""
 
@@ -22,7 +22,7 @@ def usual_batch(procs: int, length: int) -> int:
     >>> [usual_batch(procs, 8192) for procs in (1, 8, 64, 1024, 16384)]
     [8, 64, 512, 512, 2048]
     """
-    few = min(TOKENS_PER_BATCH, MOST_PER_PROCESSOR * procs)
+    few = min(TOKENS_PER_BATCH, MAX_PER_PROCESSOR * procs)
     wanted = max(few, TOKENS_PER_PROCESSOR * procs) / length
     unit = _divisible(procs, wanted)
     return max(1, round(wanted / unit)) * unit

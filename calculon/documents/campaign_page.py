@@ -17,7 +17,7 @@ from calculon.documents.campaign_sections import (
     uses_section,
 )
 from calculon.documents.campaign_words import (
-    LEAST_DAYS,
+    MIN_DAYS,
     ramp_days,
     span,
     three_digits,
@@ -70,7 +70,7 @@ _UNKNOWN = {
 
 _INTERVAL_OF = "The interval is for step time, not for the failure rate."
 
-_MOST_PARTS = 8
+_MAX_PARTS = 8
 """Number of parts up to which each has a row."""
 
 _SHORT = 0.02
@@ -154,7 +154,7 @@ class _CampaignPage:
         rows: list[tuple[Line, ...]] = [("", dim("expected"), dim(level))]
         # Figures of the run are proportional to its days, so they share its relative interval.
         low, high = (1.0, 1.0) if bounds is None else (end / days for end in bounds)
-        short = days < LEAST_DAYS
+        short = days < MIN_DAYS
         for label, name, falls in ANSWER:
             if (value := self.figures[name]) is None:
                 continue
@@ -189,7 +189,7 @@ class _CampaignPage:
         low, middle, high = ends
         unit = "days" if factor == 1 else "hours"
         if high - low < _HARDLY * middle:
-            return f"Failures alone hardly spread the {unit} (p10 to p90)."
+            return f"Failures alone barely change the {unit} (p10 to p90)."
         # Digits follow from the spread itself, but at least 0.1 % of the days.
         error = max((high - low) / 2, _HARDLY * middle)
         values = (known(end, error) for end in (middle, low, high))
@@ -213,7 +213,7 @@ class _CampaignPage:
             Column("share", "share", right=True, drop=1),
             Column("mfu", "MFU", right=True),
         )
-        rows = list(_groups(parts, total)) if len(parts) > _MOST_PARTS else [[one] for one in parts]
+        rows = list(_groups(parts, total)) if len(parts) > _MAX_PARTS else [[one] for one in parts]
         notes = [_ramp(parts)] if len(parts) > 1 else []
         for note in dict.fromkeys(part["note"] for part in parts if part["note"]):
             numbers = [str(i) for i, part in enumerate(parts, start=1) if part["note"] == note]
@@ -278,7 +278,7 @@ def _groups(parts: list[Data], total: float) -> Iterator[list[Data]]:
 
 
 def _limit(one: Data, low: float, high: float) -> Styled:
-    """Say if a limit is kept, and if an end of the interval (relative to the value) changes that."""
+    """Say if a limit is met, and if an end of the interval (relative to the value) changes that."""
     if one["met"]:
         over = one["value"] * high - one["limit"]
         end = (
@@ -286,11 +286,11 @@ def _limit(one: Data, low: float, high: float) -> Styled:
             if over > 0
             else ""
         )
-        said, style = f"Keeps {one['in_words']}.", ""
+        said, style = f"Meets {one['in_words']}.", ""
     else:
         left = one["limit"] - one["value"] * low
         end = (
-            f"The fast end of the interval keeps it by {amount(left, one['unit'])}."
+            f"The fast end of the interval meets it by {amount(left, one['unit'])}."
             if left >= 0
             else ""
         )

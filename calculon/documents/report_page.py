@@ -19,7 +19,7 @@ from calculon.render.document import Block, Items, Section, dim
 from calculon.render.html_file import Part, html_file
 from calculon.render.text_tables import Column, Table
 
-MOST_WINNERS = 50
+MAX_WINNERS = 50
 
 _NO_ORDERS: Mapping[int, Order] = {}
 _NAMED = 3  # results named in the title
@@ -112,7 +112,7 @@ def _result(result: Result) -> Iterator[Block]:
     """Yield the page of a result, the best of its search, and (folded) all statistics and layers."""
     yield estimate_page(result)
     if len(result.winners) > 1:
-        shown = result.winners[:MOST_WINNERS]
+        shown = result.winners[:MAX_WINNERS]
         count = (
             f"{len(shown)} of {len(result.winners)} " if len(shown) < len(result.winners) else ""
         )

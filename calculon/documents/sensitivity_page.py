@@ -25,10 +25,10 @@ from calculon.render.texts import counted, edition_and_preset
 SHOWN = 0.005
 """Smallest relative change over the range that gets a row; for a share near 1, relative to its distance from 1."""
 
-_LEAST_GAIN = 1e-3
+_MIN_GAIN = 1e-3
 """Smallest relative gain by another plan that is listed."""
 
-KINDS = {"run": "The run", "hardware": "Hardware", "use": "How well it is used"}
+KINDS = {"run": "The run", "hardware": "Hardware", "use": "Efficiencies"}
 """Titles of the kinds of figures (:data:`calculon.advise.elasticities.KINDS`), in the order of the page."""
 
 HARDWARE = "hardware"
@@ -38,11 +38,11 @@ _AMOUNTS = ("USD", "tokens/USD", "h", "MWh", "t")
 
 _NO_NAMES: Mapping[str, str] = {}
 
-_MOST_STEPS, _MOST_PLANS = 5, 6
+_MAX_STEPS, _MAX_PLANS = 5, 6
 _TYPED = ("matrix.", "vector.", "ext.")
-_MOST_IDLE = 4
+_MAX_IDLE = 4
 _SHARED = 5  # columns common to all kinds of figures
-_LEAST_SHARE = 1e-4
+_MIN_SHARE = 1e-4
 _ROUNDING = 1e-9
 
 _COLUMNS = (
@@ -89,10 +89,10 @@ def change(value: float | None, now: float) -> str:
     )
 
 
-def whole(now: float, unit: str) -> float:
+def reference_value(now: float, unit: str) -> float:
     """Return the reference for changes of a statistic: its value, or the distance of a share from 1 if that is smaller.
 
-    >>> whole(250.0, "s"), whole(0.25, "fraction"), whole(0.75, "fraction")
+    >>> reference_value(250.0, "s"), reference_value(0.25, "fraction"), reference_value(0.75, "fraction")
     (250.0, 0.25, 0.25)
     """
     lacks = 1 - now if unit == "fraction" else 0.0
@@ -137,7 +137,7 @@ class _SensitivityPage:
         self.found, self.now, self.again = analysis, analysis.value, analysis.searched
         self.rows = analysis.rows()
         unit = analysis.statistic.unit.symbol
-        self.least = whole(self.now, unit) / abs(self.now) if self.now else 1.0
+        self.least = reference_value(self.now, unit) / abs(self.now) if self.now else 1.0
 
     def document(self) -> Document:
         """Return the complete page."""
@@ -195,7 +195,7 @@ class _SensitivityPage:
         rows = [row for row in self.rows if self._large(row)]
         kinds = {kind: [row for row in rows if row["kind"] == kind] for kind in KINDS}
         shown = {KINDS[kind]: some for kind, some in kinds.items() if some}
-        again = ", and with the plan searched again" if self.again else ""
+        again = ", and with the plan searched again (again)" if self.again else ""
         remark = f"elasticity, the change at both ends of a range{again}"
         grids = aligned([self._tornado(some) for some in shown.values()], _SHARED)
         for title, grid in zip(shown, grids, strict=True):
@@ -222,7 +222,8 @@ class _SensitivityPage:
     def _tornado(self, rows: Sequence[Plain]) -> Grid:
         """Return a row for each figure; narrow pages hide the bars, then the present values."""
         share = 100 * self.found.within.share
-        again = ("again", "again") if self.again and rows[0]["hardware"] else ()
+        ends = (f"again -{share:g} %", f"again +{share:g} %")
+        again = ends if self.again and rows[0]["hardware"] else ()
         titles = ("", "now", "elast.", f"-{share:g} %", f"+{share:g} %", *again)
         changes = (abs(one) for row in self.rows for one in self._changes(row))
         largest = max(changes, default=0.0)
@@ -269,9 +270,9 @@ class _SensitivityPage:
     def _notes(self) -> Iterator[str]:
         """Yield the number of figures without a row, and the sum of the elasticities."""
         if small := sum(not self._large(row) for row in self.rows):
-            yield f"{counted(small, 'more figure')} with less than {100 * SHOWN * self.least:.2g} %."
+            yield f"{counted(small, 'more figure')} with an effect below {100 * SHOWN * self.least:.2g} %."
         if idle := self.found.without_effect:
-            named = ", ".join([one for one in idle if not one.startswith(_TYPED)][:_MOST_IDLE])
+            named = ", ".join([one for one in idle if not one.startswith(_TYPED)][:_MAX_IDLE])
             more = f", among them {named}" if named else ""
             yield f"{counted(len(idle), 'figure')} without effect{more}."
         if any(row["kink"] for row in self.rows if self._large(row)):
@@ -298,8 +299,8 @@ class _SensitivityPage:
                 gains.append(
                     (gained / self.now, f"{row['path']} {stated(row[end], row['unit'])}", found)
                 )
-        gains = [one for one in gains if one[0] > _LEAST_GAIN]
-        for _, words, found in sorted(gains, key=lambda one: -one[0])[:_MOST_PLANS]:
+        gains = [one for one in gains if one[0] > _MIN_GAIN]
+        for _, words, found in sorted(gains, key=lambda one: -one[0])[:_MAX_PLANS]:
             rows.append((words, *self._step(found)))
         none = "No change makes another plan more than 0.1 % better."
         block = Grid(("text", "right", "text"), tuple(rows)) if rows else none
@@ -329,7 +330,7 @@ def memory_section(
     value: float,
     words: Callable[[Plain], str],
     link: Callable[[float], str] = _no_link,
-    most: int = _MOST_STEPS,
+    most: int = _MAX_STEPS,
 ) -> Section:
     """Return the gains from more memory, and the costs of less.
 
@@ -391,8 +392,10 @@ def break_even_section(
     blocks.append(Grid(("left", "right", "right"), rows) if rows else "None of them.")
     paths = (one.figure.path for one in analysis.break_evens if one.value is None)
     if never := ", ".join(names.get(path, path) for path in paths):
-        blocks.append(dim(f"Not between 1/16 and 16 times: {never}."))
-    return Section(f"As good as {analysis.rival}", tuple(blocks), "with one figure alone at")
+        blocks.append(dim(f"No such value between 1/16 and 16 times today's: {never}."))
+    return Section(
+        f"As good as {analysis.rival}", tuple(blocks), "value of a single figure that is sufficient"
+    )
 
 
 def _length(run: Plain) -> str:
@@ -423,10 +426,10 @@ def _sum(total: Total) -> str:
     # If all rates double and all times halve, the step takes half as long: they should add up to 1.
     text = f"Elasticities of all rates minus those of all times: {total.sum:.4f}"
     left = total.unstated
-    if abs(left) > _LEAST_SHARE:
+    if abs(left) > _MIN_SHARE:
         text += (
             f"; {100 * left:.2g} % of the time comes from latencies that the file does not state"
         )
-    if abs(total.sum - total.together) > _LEAST_SHARE:
+    if abs(total.sum - total.together) > _MIN_SHARE:
         text += "; the rest is due to thresholds"
     return f"{text}."

@@ -19,7 +19,7 @@ SHARE = 0.25
 NOTHING = 1e-5
 """Share of the time, and of a GiB, below which a change counts as having no effect."""
 
-_MOST_PARTS = 2
+_MAX_PARTS = 2
 
 _SHORT = {name: words for name, (words, _) in PARTS.items()} | {
     f"{axis.name}_comm_exposed_time": f"{axis.name.upper()} traffic" for axis in AXES
@@ -53,7 +53,7 @@ def waterfall_table(waterfall: Plain, digits: Digits, names: tuple[str, str] = N
         Column("seconds", "time", right=True),
         Column("bytes", "GiB", right=True),
         Column("time_after", "then", right=True, drop=EARLY),
-        Column("bytes_after", "then GiB", right=True, drop=EARLY + 1),
+        Column("bytes_after", "GiB after", right=True, drop=EARLY + 1),
         Column("parts", "mostly", fold=True, drop=1),
     )
     largest = max(waterfall[name]["seconds"] for name in NAMES)
@@ -89,7 +89,7 @@ def parts_in_words(parts: Mapping[str, float]) -> str:
     'less recomputation; more TP traffic'
     """
     largest = max(map(abs, parts.values()), default=0.0)
-    names = [name for name, change in parts.items() if abs(change) >= SHARE * largest][:_MOST_PARTS]
+    names = [name for name, change in parts.items() if abs(change) >= SHARE * largest][:_MAX_PARTS]
     ways = {
         "less": [_SHORT[name] for name in names if parts[name] < 0],
         "more": [_SHORT[name] for name in names if parts[name] > 0],

@@ -90,7 +90,7 @@ def labelled_waterfall(mine: Result, best: Result, data: dict[str, Any]) -> "Wat
 
 
 def waterfall_data(waterfall: "Waterfall") -> "WaterfallData":
-    """Add the labels of its chart to a waterfall, as far as its plans are known."""
+    """Add the labels of its chart to a waterfall between two estimated plans."""
     from calculon.documents.charts.waterfall_chart import WaterfallData
     from calculon.documents.waterfall_section import NAMES, digits_of_differences
     from calculon.editions import find_edition

@@ -14,7 +14,7 @@ from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.origin import stated_name
 from calculon.declarations.plan_words import plan_words
 from calculon.declarations.presets import plain
-from calculon.declarations.statistics import RISK
+from calculon.declarations.statistics import MEMORIES, RISK
 from calculon.documents.confidence import risk_words
 from calculon.documents.estimate_result import result_of
 from calculon.documents.page import GROUP_COLORS, PARTS
@@ -26,13 +26,13 @@ from calculon.render.digits import WITHOUT_INTERVAL, Digits
 from calculon.render.document import Block, Cell, Document, Grid, Section, bold, dim, headed
 from calculon.render.texts import edition_and_preset
 
-_MOST_PARTS = 6
+_MAX_PARTS = 6
 """Maximum number of parts of time or memory on the page."""
 
-_MOST_STAGES = 4
+_MAX_STAGES = 4
 """Number of groups of stages up to which each has a line; otherwise only the fullest is shown."""
 
-_LEAST_SHARE = 0.001
+_MIN_SHARE = 0.001
 """Smallest share of the time that is shown as a part, or as a change of one."""
 
 _ANOTHER = {
@@ -113,7 +113,7 @@ class _WhyPage:
         rest = f"{len(short)} of {len(self.found.stages)} stages exceed the memory"
         rest += f": {least} at least" if len(short) > 1 else ""
         columns = {"needed": lambda one: gib(one.needed[tier - 1]), "too much": excess}
-        return self._memory(tier, f"Tier-{tier} memory", remark, columns, rest)
+        return self._memory(tier, MEMORIES[tier - 1].capitalize(), remark, columns, rest)
 
     def _free_memory(self) -> Section:
         """Return the free memory of every stage."""
@@ -143,18 +143,18 @@ class _WhyPage:
         groups = _alike(stages, tier)
         rows = []
         # With many groups only the fullest matters for fitting.
-        for group in groups if len(groups) <= _MOST_STAGES else groups[:1]:
+        for group in groups if len(groups) <= _MAX_STAGES else groups[:1]:
             figures = (text(group[0]) for text in columns.values())
             rows.append((_numbers(group), *figures, self._parts(group[0], tier)))
         kinds = ("left", *["right"] * len(columns), "text")
         grid = headed(kinds, ("", *columns, "contents"), rows)
-        return _section(title, remark, grid, *[rest] * (len(groups) > _MOST_STAGES))
+        return _section(title, remark, grid, *[rest] * (len(groups) > _MAX_STAGES))
 
     def _parts(self, stage: StageNeed, tier: int) -> str:
         """Return the contents of a stage's memory."""
         items = list(stage.parts[tier - 1].items())
-        shown = [f"{kind} {self.digits.gib(size)}" for kind, size in items[:_MOST_PARTS]]
-        if rest := sum(size for _, size in items[_MOST_PARTS:]):
+        shown = [f"{kind} {self.digits.gib(size)}" for kind, size in items[:_MAX_PARTS]]
+        if rest := sum(size for _, size in items[_MAX_PARTS:]):
             shown.append(f"the rest {self.digits.gib(rest)}")
         return ", ".join(shown)
 
@@ -220,7 +220,7 @@ class _WhyPage:
         """Return the largest parts of the time."""
         total = result.value("total_time")
         parts = sorted(result.times().items(), key=lambda one: -one[1])
-        shown = [(name, time) for name, time in parts if time > _LEAST_SHARE * total][:_MOST_PARTS]
+        shown = [(name, time) for name, time in parts if time > _MIN_SHARE * total][:_MAX_PARTS]
         seconds = self.digits.seconds([time for _, time in shown], total)
         rows = []
         for (name, time), text in zip(shown, seconds, strict=True):
@@ -235,7 +235,7 @@ class _WhyPage:
         if not found:
             return _section("What would be faster", "no change of one or two fields")
         words = ", and the best two" if len(found) > 1 else "; no pair saves more"
-        table = self._changes(found, "against now")
+        table = self._changes(found, "vs. now")
         return _section("What would be faster", f"the best change{words}", table)
 
     def _options(self) -> Section:
@@ -250,9 +250,9 @@ class _WhyPage:
             option = f"{one.field}={plain(one.value)}"
             note = _needed(one.reason) or _risk(one.fits)
             rows.append((option, plain(one.without), time, memory, dim(note)))
-        titles = ("option", "set back to", "time", "memory", "")
+        titles = ("option", "reset to", "time", "memory", "")
         grid = headed(("left", "left", "right", "right", "text"), titles, rows)
-        return _section(title, "each set back by itself", grid)
+        return _section(title, "each reset separately", grid)
 
 
 def _section(title: str, remark: str, *blocks: Block) -> Section:
@@ -300,7 +300,7 @@ def percent_more(longer: float) -> str:
     >>> percent_more(0.0693), percent_more(-0.031), percent_more(0.00004), percent_more(1.524)
     ('+6.9 %', '-3.1 %', '0.0 %', '+152 %')
     """
-    if abs(longer) < _LEAST_SHARE / 2:
+    if abs(longer) < _MIN_SHARE / 2:
         return "0.0 %"
     return f"{longer * 100:+.0f} %" if abs(longer) >= 1 else f"{longer * 100:+.1f} %"
 

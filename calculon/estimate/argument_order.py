@@ -89,7 +89,7 @@ def _names_system(text: str) -> bool:
 
 
 def _holds_system(path: str) -> bool:
-    """Return whether a file describes a machine; what is wrong with it is reported by whoever reads it."""
+    """Return True if a file describes a machine; errors in it are left to the function that reads it."""
     if document_suffix(path) not in SUFFIXES:
         return False
     try:

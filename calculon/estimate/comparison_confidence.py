@@ -36,7 +36,7 @@ from calculon.plan.plan import Plan
 REPEATS = math.log(1.03)
 """Logarithm of the ratio of times of the same run on two days: repeated runs of ``validation/`` differ by 2 to 4 %."""
 
-MOST_TIED = 0.1
+MAX_TIED = 0.1
 """Difference of predicted times above which two plans never tie, however uncertain their order is."""
 
 REST = 0.3
@@ -81,7 +81,7 @@ class Order:
         Plans whose times differ no more than repeated runs always tie.
         """
         apart = abs(math.log1p(self.longer))
-        least = max(REPEATS, min(math.log1p(self.margin), math.log1p(MOST_TIED)))
+        least = max(REPEATS, min(math.log1p(self.margin), math.log1p(MAX_TIED)))
         return apart > least
 
     def to_dict(self) -> dict[str, Any]:

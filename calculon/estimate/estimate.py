@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from plotly.graph_objects import Figure as InteractiveFigure
 
-    from calculon.estimate.validated_runs import Belief
+    from calculon.estimate.validated_runs import RunEvidence
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Estimate(WithMfu[float | None]):
         return interval(self.model, self.system, self.execution, EDITIONS[self.edition])
 
     @cached_property
-    def belief(self) -> "Belief | None":
+    def belief(self) -> "RunEvidence | None":
         """Prediction interval of the measured time, nearest measured runs, and properties that no run has.
 
         None in edition ``sc23``.

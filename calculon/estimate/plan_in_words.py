@@ -23,7 +23,7 @@ def with_plan_words(call: str, source: Any, words: Mapping[str, Any], model: Mod
         call: The function, for messages.
         source: The execution; None without one.
         words: Values by name: ``{"tp": 4, "batch": "4M"}``.
-        model: What it runs.
+        model: Model that the plan runs.
 
     Raises:
         SpecError: For an unknown word.

@@ -109,8 +109,8 @@ class Answers:
     """All results that one or several pages need.
 
     Attributes:
-        offer: Models, systems and presets that may be requested.
-        memo: Cache of results.
+        allowed: Models, systems and presets that may be requested.
+        cache: Cache of results.
     """
 
     allowed: AllowedInputs
@@ -303,9 +303,10 @@ class Answers:
             return None
         case = Case(best.model, best.execution, best.system, TIME)
         preset = self.question(asked).preset
+        # One sweep covers all capacities, so it is cached without the current one.
         found = self.cached(
             ("capacities", asked.key), lambda: Replanner(case, preset).capacity_sweep()
-        )  # cached for all capacities
+        )
         capacity = self.system(state).mem1.capacity
         return capacity_sweep(capacity, found.withheld, found.steps, lambda time: -time)
 
@@ -403,7 +404,7 @@ def _add_warning(text: str) -> None:
 
 @contextmanager
 def collect_warnings() -> Iterator[list[str]]:
-    """Collect warnings issued in the context; :func:`listen` must have been called before."""
+    """Collect warnings issued in the context; :func:`route_warnings` must have been called before."""
     texts: list[str] = []
     token = _WARNINGS.set(texts)
     try:

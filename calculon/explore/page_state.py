@@ -19,9 +19,10 @@ from calculon.declarations.short_names import QUESTION_WORDS
 from calculon.declarations.spellings import PRECISIONS
 from calculon.declarations.statistics import RISK, within_risk
 from calculon.explore.allowed_inputs import MODEL, SYSTEM, AllowedInputs
-from calculon.explore.serving.served_words import DEPLOYMENT, REQUESTS, USUAL
+from calculon.explore.serving.served_words import DEPLOYMENT, REQUESTS
 from calculon.explore.view_names import VIEWS
 from calculon.plan.columns import FIELDS
+from calculon.serving.records.load import DEFAULT_WORKLOAD
 
 ASKED = ("model", "system", "procs", "preset", "batch", "seq", "dtype", "tokens")
 """Parts of a question, in the order of the address."""
@@ -48,7 +49,7 @@ OPTIONS: Mapping[str, str] = {
     "stage": "",
     "block": "",
     "operator": "",
-    "workload": USUAL,
+    "workload": DEFAULT_WORKLOAD,
     **dict.fromkeys((*REQUESTS, *DEPLOYMENT), ""),
 }
 """Options of single views with their defaults; each view reads only its own."""
@@ -65,7 +66,7 @@ EMPTIED = ("where",)
 LONGEST = 200
 """Maximum length of a value in characters."""
 
-MOST_PROCESSORS = 2**24
+MAX_PROCESSORS = 2**24
 
 EXACT = 2**53
 """Limit below which floats represent integers exactly."""
@@ -166,7 +167,7 @@ def read_state(pairs: Iterable[tuple[str, str]], allowed: AllowedInputs, first: 
     Args:
         pairs: Names and values; the last value of a repeated name is used, except for :data:`LISTS`, and empty
             values are ignored, except for :data:`EMPTIED`.
-        offer: Names that may be requested.
+        allowed: Names that may be requested.
         first: Defaults for model, system and processors.
 
     Raises:
@@ -185,7 +186,7 @@ def read_good(
     """Return the valid part of an address, and the problem of every other name.
 
     Args:
-        pairs, offer, first: As in :func:`read_state`.
+        pairs, allowed, first: As in :func:`read_state`.
     """
     given: dict[str, str] = {}
     for name, text in pairs:
@@ -239,8 +240,8 @@ def _processors(value: str) -> int:
     found = re.fullmatch(r"(\d+)([kK]?)", value.replace(",", "").replace(" ", ""))
     # Addresses may come from anyone: bound the digits before converting.
     count = int(found[1][:12]) * (1024 if found[2] else 1) if found else 0
-    if not 1 <= count <= MOST_PROCESSORS:
-        wanted = f"a number of processors from 1 to {MOST_PROCESSORS:,}, such as 1024 or 1k"
+    if not 1 <= count <= MAX_PROCESSORS:
+        wanted = f"a number of processors from 1 to {MAX_PROCESSORS:,}, such as 1024 or 1k"
         raise SpecError("", Problem("procs", wanted, repr(value)))
     return count
 

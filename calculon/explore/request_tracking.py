@@ -7,11 +7,11 @@ from time import monotonic
 from typing import Protocol
 
 GRACE = 2.0
-"""Seconds for which a computation continues after a request was told to come back, since it is expected to."""
+"""Seconds for which a computation continues after its request was asked to poll again."""
 
 
 LINGER = 30.0
-"""Seconds for which the last such search continues: people look at other pages and return."""
+"""Seconds for which the last pending search continues, because users look at other pages and return."""
 
 
 class Unfinished(Exception):

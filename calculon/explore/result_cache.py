@@ -29,7 +29,7 @@ from calculon.explore.request_tracking import (
 
 # Approximate memory of a result
 
-MOST_OBJECTS = 20_000
+MAX_OBJECTS = 20_000
 """Maximum number of objects that are measured; the remaining objects of larger results count :data:`SMALL` each."""
 
 SMALL = 64
@@ -51,7 +51,7 @@ def object_size(result: Any) -> int:
     while waiting:
         one = waiting.popleft()
         total += one.nbytes if isinstance(one, np.ndarray) else sys.getsizeof(one, SMALL)
-        if len(seen) > MOST_OBJECTS:
+        if len(seen) > MAX_OBJECTS:
             return total + SMALL * len(waiting)
         for inner in gc.get_referents(one):
             if id(inner) not in seen and not isinstance(inner, _SHARED):
@@ -122,9 +122,8 @@ class _Entry(Computation):
             if not self.future.done():
                 raise self.pending()
         if (error := self.future.exception()) is not None:
-            raise (
-                copy(error) if isinstance(error, CalculonError) else error
-            )  # tracebacks of its own
+            # Each waiter raises a copy, since raising one error in several threads would mix their tracebacks.
+            raise copy(error) if isinstance(error, CalculonError) else error
         return self.future.result()
 
 

@@ -317,7 +317,7 @@ def _slowed_engine(
 def _slowed_products(
     system: System, spread: Spread, kind: str, datatype: str, factor: float
 ) -> System:
-    """Slow products with a rate of their own, and everything else stated relative to their engine's peak."""
+    """Slow products with a stated rate, and everything else stated relative to the peak of their engine."""
     if datatype not in system.matrix or (spread.operations == "small" and kind != "matrix"):
         return system  # small products are bound by memory and launches
     engine = system.matrix[datatype]

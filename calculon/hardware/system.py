@@ -16,8 +16,8 @@ from calculon.declarations.machine_provenance import Provenance
 from calculon.declarations.named_values import (
     DATATYPE_BYTES,
     ENGINE_BYTES,
-    LEAST_RESULT_BYTES,
     MATMUL_BYTES,
+    MIN_RESULT_BYTES,
     arithmetic_type,
 )
 from calculon.declarations.origin import Origin
@@ -54,8 +54,8 @@ class System(Displayed):
 
     matrix: dict[str, Engine] = declare("matrix engine by datatype", choices=tuple(DATATYPE_BYTES))
     vector: dict[str, Engine] = declare("vector engine by datatype", choices=tuple(DATATYPE_BYTES))
-    mem1: Memory = declare("tier-1 memory, next to the engines (HBM)")
-    mem2: Memory = declare("tier-2 memory, for offloading")
+    mem1: Memory = declare("memory of a processor (HBM)")
+    mem2: Memory = declare("host memory, for offloading")
     processing_mode: str = declare(
         "combination of arithmetic and memory time of a layer: the larger of the two, or their sum",
         choices=("roofline", "no_overlap"),
@@ -177,7 +177,7 @@ class System(Displayed):
         """Return the type of attention's arithmetic: its operand type, or 16 bits for 8-bit products."""
         if matmul_dtype != "float8":
             return arithmetic_type(datatype, matmul_dtype)
-        if DATATYPE_BYTES[datatype] <= LEAST_RESULT_BYTES:
+        if DATATYPE_BYTES[datatype] <= MIN_RESULT_BYTES:
             return datatype
         known = (name for name in ("bfloat16", "float16") if name in self.matrix)
         return next(known, datatype)

@@ -16,8 +16,8 @@ SHORT = {
     "total_efficiency": "efficiency",
     "compute_efficiency": "compute efficiency",
     "system_efficiency": "system efficiency",
-    "proc_mem_tier1_cap_req": "tier-1 memory per processor",
-    "proc_mem_tier2_cap_req": "tier-2 memory per processor",
+    "proc_mem_tier1_cap_req": "memory per processor",
+    "proc_mem_tier2_cap_req": "host memory per processor",
     "mfu": "MFU, full attention",
     "mfu_causal": "MFU, causal attention",
     "hfu": "HFU",
@@ -31,7 +31,7 @@ SHORT = {
 _LONGEST = 40
 """Maximum length of a description used as an axis label; the name of the statistic replaces longer ones."""
 
-_MOST_TICKS, _MOST_COUNTS = 9, 10
+_MAX_TICKS, _MAX_COUNTS = 9, 10
 """Maximum number of ticks of a logarithmic axis, and of counts that each get their own tick."""
 
 
@@ -104,7 +104,7 @@ def count_axis(label: str, values: Sequence[float]) -> Axis:
         ticks = tuple((value, f"{value:,.0f}") for value in thinned(ordered))
         return Axis(label=label, scale="log", limits=widened(ordered, log=True), ticks=ticks)
     limits = widened(ordered)
-    if len(ordered) > _MOST_COUNTS:
+    if len(ordered) > _MAX_COUNTS:
         return Axis(label=label, limits=limits)
     return Axis(label=label, limits=limits, ticks=[(n, f"{n:,.0f}") for n in ordered])
 
@@ -143,7 +143,7 @@ def log_axis(
     values: Sequence[float],
     *,
     padding: float = 0.06,
-    most: int = _MOST_TICKS,
+    most: int = _MAX_TICKS,
     form: Callable[[float], str] = plain,
 ) -> Axis:
     """Return a logarithmic axis around values, with a limited number of ticks."""
@@ -152,7 +152,7 @@ def log_axis(
     return Axis(label=label, unit=unit, scale="log", limits=(low, high), ticks=ticks)
 
 
-def log_ticks(low: float, high: float, most: int = _MOST_TICKS) -> list[float]:
+def log_ticks(low: float, high: float, most: int = _MAX_TICKS) -> list[float]:
     """Return round ticks between two numbers: digits 1, 2 and 5, digits 1 and 3, or powers of ten, as many as fit.
 
     >>> log_ticks(0.8, 60), log_ticks(1e-6, 1)

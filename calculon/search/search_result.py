@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure as InteractiveFigure
 
     from calculon.estimate.comparison_confidence import Order
-    from calculon.estimate.validated_runs import Belief
+    from calculon.estimate.validated_runs import RunEvidence
     from calculon.search.training_runs import TrainingRuns
 
 
@@ -154,7 +154,7 @@ class SearchResult(WithMfu[Array]):
         """Names in result tables: model, system and preset; empty in edition ``sc23``."""
         return self.space.names
 
-    def beliefs(self) -> "list[Belief | None]":
+    def beliefs(self) -> "list[RunEvidence | None]":
         """Return the prediction interval of each execution (:attr:`Estimate.belief`); None in edition ``sc23``."""
         from calculon.estimate.validated_runs import belief  # most searches do not need it
 

@@ -25,7 +25,7 @@ OF_UNIT = (*PUBLISHED_DEGREES, "batch_size")
 PART_ROWS = 65_536
 """Combinations that are checked at once: most may be impossible, so large spaces need little memory."""
 
-MOST_COMBINATIONS = 20_000_000
+MAX_COMBINATIONS = 20_000_000
 """Largest number of combinations of one search: each stands for thousands of executions."""
 
 
@@ -182,8 +182,8 @@ def variants(space: Candidates, rules: Rules) -> Variants:
         }
 
     count = prod(several.values())
-    if count > MOST_COMBINATIONS:
-        wanted = f"values with at most {MOST_COMBINATIONS:,} combinations"
+    if count > MAX_COMBINATIONS:
+        wanted = f"values with at most {MAX_COMBINATIONS:,} combinations"
         hint = "add fewer values to one search"
         raise SpecError("search", Problem("add", wanted, f"{count:,} combinations", hint))
     kept, kept_serial = [], []

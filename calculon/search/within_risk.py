@@ -10,7 +10,7 @@ from calculon.declarations.spellings import probability
 from calculon.declarations.statistics import FITS, RISK, within_risk
 from calculon.search.search_result import SearchResult
 
-LEAST_RISK = 1e-3
+MIN_RISK = 1e-3
 """Risk that is tried after a risk of 0."""
 
 
@@ -26,7 +26,7 @@ def search_within_risk(search: Callable[[str | None], SearchResult], risk: float
         # If nothing fits at any risk, a higher limit cannot help.
         if len(result) or risk >= 1 or not result.counts.good:
             return result
-        risk = max(LEAST_RISK, 3 * risk)
+        risk = max(MIN_RISK, 3 * risk)
 
 
 def search_preferring(

@@ -215,7 +215,7 @@ def test_both_tiers_may_be_too_small():
     assert [miss.tier for miss in found.nearest] == [1, 2]
     assert found.nearest[0].estimate.execution == found.nearest[1].estimate.execution
     assert list(found.fixes[0].change) == ["mem1", "mem2"]
-    words = r"[\d.]+ GiB of tier-1 memory and [\d.]+ GiB of tier-2 memory per processor"
+    words = r"[\d.]+ GiB of memory and [\d.]+ GiB of host memory per processor"
     assert re.fullmatch(words, fix_in_words(found.fixes[0], found.space))
 
 
@@ -296,5 +296,5 @@ def test_a_condition_that_nothing_meets_is_the_reason():
 def test_a_line_says_why_nothing_was_found():
     _, counts = _searched()
     least = min(counts.nearest_miss.values())
-    assert why_none(counts) == f"tier-1 memory is too small (by at least {least / GIB:.1f} GiB)"
+    assert why_none(counts) == f"memory is too small (by at least {least / GIB:.1f} GiB)"
     assert why_none(Counts()) == "no split of the processors divides model and batch"

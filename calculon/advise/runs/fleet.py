@@ -29,7 +29,7 @@ from calculon.declarations.result_selection import PLANS
 from calculon.declarations.run_figures import DAYS_BETWEEN, CampaignFigures
 from calculon.declarations.statistics import BOUNDS, FITS
 from calculon.declarations.usual_batch import (
-    MOST_PER_PROCESSOR,
+    MAX_PER_PROCESSOR,
     TOKENS_PER_BATCH,
     TOKENS_PER_PROCESSOR,
     odd_part,
@@ -315,7 +315,7 @@ class FleetAnswer(WithMfu[Array]):
         """Defaults that were filled in, by the option that states them."""
         result = dict(self.questions[0].assumed)
         if "--batch" in result:
-            each = f"{MOST_PER_PROCESSOR:,} to {TOKENS_PER_PROCESSOR:,} for each processor"
+            each = f"{MAX_PER_PROCESSOR:,} to {TOKENS_PER_PROCESSOR:,} for each processor"
             own = f"{scaled(TOKENS_PER_BATCH, digits=2)} tokens, {each}"
             result["--batch"] = own if self.batch_size is None else f"{self.batch_size:,} sequences"
         return result
@@ -375,7 +375,7 @@ class FleetAnswer(WithMfu[Array]):
         asked = {one["field"] for one in self._limits}
         tried = {}
         if DEADLINE in asked:
-            tried["cheapest in time"] = self.in_time
+            tried["cheapest that meets the deadline"] = self.in_time
         if asked - {DEADLINE}:
             tried["fastest within the budget"] = self.in_budget
         found = []
@@ -391,7 +391,9 @@ class FleetAnswer(WithMfu[Array]):
         if self.further is not None:
             days, usd = _of(self.further, "days"), self.further.figures["usd"]
             money = "" if usd is None else f", {scaled(usd, digits=2)} USD"
-            found.append(f"{point_name(self.further)} would be in time: {days:,.1f} d{money}")
+            found.append(
+                f"{point_name(self.further)} would meet the deadline: {days:,.1f} d{money}"
+            )
         return tuple(found)
 
     @property

@@ -61,12 +61,12 @@ class RunPart:
     """Steps of a run with the same execution, batch and sequence length.
 
     Attributes:
-        segment: What it trains.
-        estimate: A step of it.
-        steps: How many there are.
-        restarts: Whether the run restarts from a checkpoint before it, as the part before is split differently.
-        note: What differs from the execution that was asked for, and why; else empty.
-        generated: What generates its answers before each step.
+        segment: Segment of the run, with its batch and sequence length.
+        estimate: Estimate of one step.
+        steps: Number of steps.
+        restarts: True if the run restarts from a checkpoint first, because the previous part is split differently.
+        note: Differences from the requested execution, with the reason; empty if there are none.
+        generated: Deployment that generates the responses before each step; None without a rollout.
     """
 
     segment: RunSegment
@@ -142,7 +142,7 @@ class _Steps:
     known: dict[Execution, Estimate] = field(default_factory=dict)
 
     def of(self, execution: Execution, segment: RunSegment) -> tuple[Estimate, str]:
-        """Return a step of a rung by an execution, and what differs from that one.
+        """Return the estimate of a step of a segment, and a note on its differences from the execution.
 
         If a batch has too few microbatches for interleaved stages, one chunk per stage is used. Errors are as for
         :func:`calculon.estimate`.
@@ -175,8 +175,8 @@ def parts_of(
 ) -> tuple[RunPart, ...]:
     """Return the parts of a run, in order.
 
-    A searched phase runs its own best execution, or that of another part if a restart costs more than it gains: the
-    sequence with the smallest total time of steps and restarts.
+    A searched phase runs its own best execution, or the execution of another part if a restart would cost more than it
+    gains: the sequence with the smallest total time of steps and restarts is chosen.
 
     Args:
         base: Estimate of the execution for phases that state none.
@@ -363,7 +363,7 @@ def _best(
 def _tried(
     steps: _Steps, options: Sequence[Execution], segment: RunSegment
 ) -> list[tuple[Estimate, str]]:
-    """Return the steps of a rung by those of some executions that can run it.
+    """Return the step of a segment under each execution that can run it, with a note on differences.
 
     Raises:
         SpecError, Infeasible: If none can run it: the problem of the first.

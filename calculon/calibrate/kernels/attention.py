@@ -100,10 +100,10 @@ _FEW_RUNS, _RUNS = "aic-", (9, 30)
 FEW_WAVES = 4
 """Tiles per multiprocessor below which the tail and the start of a kernel show in its time."""
 
-LEAST_SMALL = 10
+MIN_SMALL = 10
 """Rows with few tiles that a kernel needs so that its own tail and start are fitted."""
 
-_MOST_HELD = 0.6
+_MAX_HELD = 0.6
 """Held-out share of the rows of a pass and head width above which too few are left, so that none is held out."""
 
 _PRIOR = 0.03
@@ -361,7 +361,7 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
     kernels: dict[str, AttentionKernel] = {}
     first: tuple[float, float, float] | None = None
     for name in order:
-        enough = few[name] >= LEAST_SMALL
+        enough = few[name] >= MIN_SMALL
         kernels[name] = run(name, None if enough or first is None else first)
         fitted = kernels[name]
         first = first or (fitted.sustained, fitted.tail, fitted.start)
@@ -445,7 +445,7 @@ def _held_out(rows: pd.DataFrame) -> Array:
     """Return a mask of held-out rows, chosen by shape; head widths that would keep too few rows hold out none."""
     found = held_out(rows[["heads_q", "heads_kv", "dim_qk", "dim_v", "seq_kv"]])
     share = pd.Series(found).groupby([rows["pass"], rows.dim_qk], sort=False).transform("mean")
-    kept: Array = found & (share < _MOST_HELD).to_numpy()
+    kept: Array = found & (share < _MAX_HELD).to_numpy()
     return kept
 
 
@@ -568,7 +568,7 @@ def _assumed(
     if "float8" in system.matrix:
         text = "attention runs in 16 bits: half the share of twice the peak"
         result.append(f"{PATH}.float8.*: {text}")
-    if lent := [name for name in sorted(kernels) if few.get(name, 0) < LEAST_SMALL]:
+    if lent := [name for name in sorted(kernels) if few.get(name, 0) < MIN_SMALL]:
         names = ", ".join(lent)
         text = f"for {names}, as the kernel that was measured with few tiles and short calls"
         result.append(f"{PATH}.*.tail, {PATH}.*.start, {PATH}.*.sustained: {text}")

@@ -54,7 +54,7 @@ _ATTENTION = {
     "key_tile": Unknown(100, 1, 1000),
     "tail": Unknown(0.1, 1e-4, 2.0),
 }
-_LEAST_TAIL = 1e-3  # a smaller tail is dropped
+_MIN_TAIL = 1e-3  # a smaller tail is dropped
 _LATENCY = Unknown(4e-6, 1e-6, 5e-5)
 _MORE = Unknown(3e-7, 1e-9, 5e-5)  # latency added by the next larger group, so that latencies rise
 _SHARE = Unknown(0.6, 0.1, 1.0)
@@ -117,7 +117,7 @@ def _attention(table: pd.DataFrame, gpu: str, _: System) -> KernelFit | None:
     seconds = rows.time_s.to_numpy(float)
     found = _solved(law_of, list(_ATTENTION.values()), seconds, ~kept)
     floor, efficiency, key_tile, tail = (rounded(one, _DIGITS) for one in found)
-    tail = tail if tail > _LEAST_TAIL else 0.0
+    tail = tail if tail > _MIN_TAIL else 0.0
     predicted = law_of(np.array([floor, efficiency, key_tile, tail]))
     stated: dict[str, Any] = {"efficiency": efficiency, "key_tile": key_tile}
     if tail:

@@ -45,7 +45,7 @@ STEPS = (
     Column("predicted", "predicted s", right=True, text=lambda value: f"{value:.4g}"),
     Column("error", "error %", right=True, text=lambda value: f"{value:+.2f}"),
 )
-MOST_STEPS = 40
+MAX_STEPS = 40
 """Maximum number of training steps that are printed one by one."""
 
 
@@ -117,7 +117,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
         save(found, name, arguments.plot)
     document = _overlay(arguments, base, found.document) if arguments.overlay else found.document
-    parts = [part for part in found.parts if not part.unit and len(part.rows) <= MOST_STEPS]
+    parts = [part for part in found.parts if not part.unit and len(part.rows) <= MAX_STEPS]
     steps = [Table(STEPS, part.each()) for part in parts]
     residuals = Table(RESIDUALS, found.residuals(), "--format csv")
     write_fit(document, residuals, arguments, log, steps)

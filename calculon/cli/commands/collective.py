@@ -16,7 +16,7 @@ from calculon.cli.options import (
 from calculon.cli.pictures import PICTURES, check_library, write_picture
 from calculon.cli.sizes import size
 from calculon.declarations.files import document_suffix
-from calculon.hardware.collectives.algorithms import ALGORITHMS, CAN, OPERATIONS, obstacle
+from calculon.hardware.collectives.algorithms import ALGORITHMS, OPERATIONS, SUPPORTED, obstacle
 from calculon.hardware.collectives.placement import place
 from calculon.render.text_tables import FORMATS
 
@@ -127,7 +127,7 @@ def _sizes(arguments: argparse.Namespace) -> list[int]:
 
 def _algorithm(arguments: argparse.Namespace) -> str:
     """Return the name of the algorithm; empty for the fastest."""
-    name, able = arguments.algorithm, CAN[arguments.operation]
+    name, able = arguments.algorithm, SUPPORTED[arguments.operation]
     if name != AUTO and name not in able:
         wanted = f"one of auto, {', '.join(able)} for {arguments.operation}"
         raise SpecError("--algorithm", Problem("", wanted, repr(name)))

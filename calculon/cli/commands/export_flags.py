@@ -35,7 +35,7 @@ def configure(parser: Parser) -> None:
         "calculon export-flags megatron-lm best.json#0\n"
         "calculon export-flags megatron-lm best.json#0 llama3-8B --set execution.microbatch_size=2\n"
         "calculon export-flags megatron-lm best.json#0 --patch run.sh -o better.sh\n"
-        "calculon serve llama3-70B 8 h100 --prompt 2k --output 500 --tpot 50ms -o served.json\n"
+        "calculon serve llama3-70B 8 h100 --prompt 2000 --output 500 --tpot 50ms -o served.json\n"
         "calculon export-flags vllm served.json -o serve.sh\n"
         "calculon export-flags sglang llama3.1-70B_h100x8_fp8 llama3-70B --system h100",
     )
@@ -80,7 +80,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         check_launch_file(output, dialect, arguments.patch or "")
         # Compare resolved paths: "./run.sh" and "run.sh" are one file.
         if Path(output).resolve() == Path(split(source)[0]).resolve():
-            raise SpecError(output, Problem("", "a file of its own", "an input of that name"))
+            raise SpecError(output, Problem("", "a separate file", "an input of that name"))
     before = ""
     if arguments.patch:
         before, text, note = _patched(arguments, dialect)

@@ -209,6 +209,11 @@ def _best_fleet(show: "Show", model: Any, num_procs: str, systems: list[Any], wo
     from calculon.advise.runs.fleet_search import ask_fleet, fleet_answer
     from calculon.documents.fleet_page import fleet_page
 
+    asked = words["campaign"]
+    if len(systems) > 1 and not asked.phases and asked.tokens is asked.loss is asked.steps is None:
+        wanted = "the length of the run, since systems are compared over whole runs"
+        hint = "add --tokens 15T; calculon search compares single steps"
+        raise SpecError("--tokens", Problem("", wanted, "nothing", hint))
     answer = fleet_answer(ask_fleet(model, num_procs, systems, **words))
     show(lambda short: fleet_page(answer, short=short), answer.to_dict)
     if answer.best is None:

@@ -13,7 +13,7 @@ from calculon.render.chart_axes import log_axis, value_axis
 BAND = 0.10
 """Relative error of the band."""
 
-MOST_ROWS = 16
+MAX_ROWS = 16
 """Maximum number of rows of a single panel that are drawn by name, one per line."""
 
 _WIDEST, _MANY = 4, 100
@@ -58,7 +58,7 @@ class Pairs:
 
 def validation_chart(pairs: Sequence[Pairs], edition: str = PUBLISHED) -> Chart:
     """Return the panels of compared quantities; a single panel with few named rows is drawn row by row."""
-    if len(pairs) == 1 and 1 < len(pairs[0].labels) <= MOST_ROWS:
+    if len(pairs) == 1 and 1 < len(pairs[0].labels) <= MAX_ROWS:
         return _rows(pairs[0], edition)
     across = min(_WIDEST, len(pairs))
     return Chart(

@@ -6,6 +6,7 @@ from typing import Any
 
 from calculon.advise.infeasibility import why_none
 from calculon.declarations.origin import plain_name
+from calculon.declarations.statistics import MEMORIES
 from calculon.documents.charts.breakdown import parts_of_time, time_parts
 from calculon.documents.charts.stage_memory_chart import kinds_of, stage_memory
 from calculon.documents.charts.traffic_chart import traffic_chart
@@ -96,7 +97,7 @@ def _memory(state: State, answers: Answers) -> ViewPart | None:
     said += digits.left(-worst.over(1))
     sizes = [one.parts[0] for one in stages]
     kinds = kinds_of(sizes)
-    second = ["tier 2"] * any(one.needed[1] for one in stages)
+    second = [MEMORIES[1]] * any(one.needed[1] for one in stages)
     titles = ("stage", "blocks", *kinds, "sum", *second)
     rows = (
         (
@@ -121,7 +122,7 @@ def _memory(state: State, answers: Answers) -> ViewPart | None:
         ),
         chart=chart,
         key=True,
-        summary=f"Tier-1 memory by kind and stage: {said}.",
+        summary=f"Memory by kind and stage: {said}.",
         below=(_folded(table),),
     )
 
@@ -145,7 +146,9 @@ def _sure(state: State, answers: Answers) -> ViewPart | None:
     section = confidence_section(belief, memory=True)
     basis = dim(f"Based on {words(section.remark)}.")
     separate = dim(_SEPARATE) if plain_name(answers.system(state).name) in MEASURED else ""
-    return ViewPart(title="How sure this is", blocks=(f"{said}.", basis, separate, *section.blocks))
+    return ViewPart(
+        title="Prediction interval", blocks=(f"{said}.", basis, separate, *section.blocks)
+    )
 
 
 _SEPARATE = (
@@ -202,13 +205,13 @@ def _whole(state: State, answers: Answers) -> ViewPart | None:
     result = answers.plan(state).result
     if result is None:
         return None
-    whole = Section("The full page of the command", (estimate_page(result),))
+    whole = Section("Full output of calculon estimate", (estimate_page(result),))
     return ViewPart(title="", blocks=(whole,))
 
 
 def _folded(*blocks: Block) -> Section:
     """Return the chart's data as a table in a closed section."""
-    return Section("The same as a table", blocks)
+    return Section("Data as a table", blocks)
 
 
 PARTS = (
@@ -222,6 +225,6 @@ PARTS = (
         name="changes", title="The effect of single changes", make=single_changes, later=True
     ),
     ViewPartKind(name="traffic", title="Traffic", make=_traffic, later=True),
-    ViewPartKind(name="sure", title="How sure this is", make=_sure, later=True),
+    ViewPartKind(name="sure", title="Prediction interval", make=_sure, later=True),
     ViewPartKind(name="whole", title="The whole page", make=_whole, later=True),
 )

@@ -31,7 +31,7 @@ from calculon.search.space import Space, Values
 FEW = 100_000
 """Number of executions up to which finding the best of each split is about as fast as the overall best."""
 
-MOST_COUNTS = 12
+MAX_COUNTS = 12
 """Maximum number of compared processor counts."""
 
 OPENED = tuple(
@@ -216,15 +216,15 @@ def counts_of(state: State, answers: Answers) -> tuple[int, ...]:
     """Return the processor counts to compare, including the page's own, in ascending order.
 
     Raises:
-        SpecError: For a text that is no count, and for more than :data:`MOST_COUNTS`.
+        SpecError: For a text that is no count, and for more than :data:`MAX_COUNTS`.
     """
     text = state.option("counts")
     if not text:
         return ()
     counts = processor_counts(text, "counts")
     most = most_processors(answers.system(state))
-    if not 0 < len(counts) <= MOST_COUNTS or max(counts) > most:
-        wanted = f"at most {MOST_COUNTS} numbers of processors, each at most {most:,}"
+    if not 0 < len(counts) <= MAX_COUNTS or max(counts) > most:
+        wanted = f"at most {MAX_COUNTS} numbers of processors, each at most {most:,}"
         raise SpecError("address", Problem("counts", wanted, repr(text)))
     return tuple(sorted({*counts, state.procs}))
 

@@ -39,7 +39,7 @@ PATIENCE = 0.2
 QUICK, LONG = 8, 16
 """Threads for quick requests of the page, and for slow parts; separate, so that slow parts never block the page."""
 
-MOST_MENDS = 6
+MAX_MENDS = 6
 """Maximum number of suggestions for an ambiguous name."""
 
 _LABELS = {
@@ -54,11 +54,11 @@ _LABELS = {
     "tokens": "Training tokens",
     "view": "View",
     "objective": "Objective",
-    "where": "Only executions with",
-    "fix": "Only these values",
+    "where": "Only plans with",
+    "fix": "Fixed values",
     "open": "Try more values of these fields",
     "workload": "Workload",
-    "counts": "Compare processor counts",
+    "counts": "Processor counts to compare",
     "x": "Horizontal axis",
     "y": "Vertical axis",
 }
@@ -206,7 +206,7 @@ class Site:
         except Pending:
             total = 0
         looked_at = min(pending.looked_at, total)
-        counting = "Counting the executions ..."
+        counting = "Counting the plans ..."
         return {"what": "plan", "total": total, "looked_at": looked_at, "note": counting}
 
     def _frame(self, state: State, controls_html: str) -> dict[str, Any]:
@@ -230,7 +230,7 @@ class Site:
         wrong = {name: text.strip()[:LONGEST] for name, text in said if name in problems}
         controls_html = self._likely_controls(state, wrong)
         kinds = tuple(name for name in (MODEL, SYSTEM) if name in problems)
-        meant = {name: offer.meant(name, wrong[name])[:MOST_MENDS] for name in kinds}
+        meant = {name: offer.meant(name, wrong[name])[:MAX_MENDS] for name in kinds}
         mends = [(one, state.link(**{name: one})) for name in meant for one in meant[name]]
         lines = in_words(error, [name for name in meant if meant[name]])
         if not problems and (others := self._precisions(state)):
@@ -375,7 +375,7 @@ def _made(make: Callable[[Request], Response], request: Request, visit: PageRequ
     except Cancelled:
         return _NOBODY
     except MemoryError:
-        return PlainTextResponse("not enough memory: request less at once", 503)
+        return PlainTextResponse("not enough memory: request fewer results at once", 503)
     except Exception:
         traceback.print_exc(file=sys.stderr)
         return PlainTextResponse("a defect of calculon; the terminal has the details", 500)

@@ -11,8 +11,8 @@ from calculon.base.units import Array, Bytes, BytesPerSecond, Count, Fraction, S
 from calculon.hardware.collectives.algorithms import (
     ALGORITHMS,
     BY_LIBRARY,
-    CAN,
     MEASURED,
+    SUPPORTED,
     Schedule,
     is_measured,
     is_supported,
@@ -180,11 +180,11 @@ def bus_bandwidth(operation: str, size: Bytes, seconds: Seconds, ranks: int) -> 
 
 def candidates(system: System, operation: str, group: Group) -> list[str]:
     """Return all algorithms that can run the operation in a group."""
-    return [name for name in CAN[operation] if not obstacle(system, group, name, operation)]
+    return [name for name in SUPPORTED[operation] if not obstacle(system, group, name, operation)]
 
 
 def schedule_of(system: System, operation: str, group: Group, name: str) -> Schedule:
-    """Return the schedule of an algorithm in groups that are :func:`able` to use it."""
+    """Return the schedule of an algorithm in groups that can use it (:func:`is_supported`)."""
     return ALGORITHMS[name].schedule(system, group, operation)
 
 
@@ -438,7 +438,7 @@ def _choices(
     rest: Array = np.array(True)
     # Measured times take precedence, but a named algorithm is tried first: each group takes the first it can use.
     for name in (algorithm, MEASURED):
-        if name in CAN[operation] and name not in names:
+        if name in SUPPORTED[operation] and name not in names:
             here = rest & is_supported(system, group, name, operation)
             names, rows, rest = (*names, name), [*rows, here], rest & ~here
     if rest.any():

@@ -28,7 +28,7 @@ _TILE_RATE = Declaration(
 )
 _TILE = (_SIDE, _SIDE, _TILE_RATE)
 
-LEAST_RESULT = 2
+MIN_RESULT = 2
 """Least bytes of an element of the result: 8-bit products have 16-bit results (arXiv 2209.05433, section 3)."""
 
 SPLITS = (1, 2, 4, 8, 16)
@@ -201,7 +201,7 @@ class Gemm:
         if self.memory_efficiency is None:
             return arithmetic, None
         if moved is None:
-            result = max(on.element_bytes, LEAST_RESULT) * m * n
+            result = max(on.element_bytes, MIN_RESULT) * m * n
             moved = batch * (on.element_bytes * (m + n) * depth + result)
         return arithmetic, moved / self._bandwidth(on)
 

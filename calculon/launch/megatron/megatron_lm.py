@@ -38,7 +38,7 @@ def _degrees(reading: Reading) -> Fields:
     if processors % product:
         factors = " x ".join(str(value) for value in degrees.values())
         wanted = f"a multiple of {factors} = {product:,} (tensor x context x pipeline parallel)"
-        hint = "import-flags --procs N overrides the number in the file"
+        hint = "calculon import-flags FILE --procs N overrides the number in the file"
         raise SpecError(reading.parsed.file, Problem("processors", wanted, f"{processors:,}", hint))
     return {"num_procs": processors, **degrees, "data_par": processors // product}
 

@@ -166,7 +166,7 @@ def _experts(reading: Reading, _hidden: int, _heads: int, blocks: int) -> Fields
     }
 
 
-_MOST_BLOCKS = 10_000
+_MAX_BLOCKS = 10_000
 
 
 def expert_pattern(value: Any, blocks: int) -> tuple[int, int] | None:
@@ -183,7 +183,7 @@ def expert_pattern(value: Any, blocks: int) -> tuple[int, int] | None:
     while found := re.search(r"\(([01]*)\)(?:\*(\d+))?", text.replace("+", "")):
         count = int(found[2] or 1)
         # The text is untrusted: a repetition count may be huge.
-        if count * len(found[1]) > _MOST_BLOCKS:
+        if count * len(found[1]) > _MAX_BLOCKS:
             return None
         text = text.replace("+", "")
         text = text[: found.start()] + found[1] * count + text[found.end() :]

@@ -74,7 +74,7 @@ class StateCache:
         self._columns = np.concatenate([self._columns, *parts], axis=1)[:, order]
 
 
-MOST_SEQUENCES = 2.0**20
+MAX_SEQUENCES = 2.0**20
 """Maximum sequences of a replica that are considered."""
 
 
@@ -94,7 +94,7 @@ class FullBatches:
         self.replica, self.load, self.deployments = replica, replica.workload, replica.deployments
         self.memory = self._memory()
         self.sequences = SequenceCapacity(replica, self.memory)
-        self.capacity = np.minimum(self.sequences.fitting, MOST_SEQUENCES)
+        self.capacity = np.minimum(self.sequences.fitting, MAX_SEQUENCES)
         self.prefixes = KeptPrefixes.of(replica, self.memory)
         self.pool = prefill_pool(replica)
         self._firsts, self._alike = self.deployments.distinct_replicas(counted=self.prefixes.matter)

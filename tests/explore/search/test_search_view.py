@@ -71,8 +71,8 @@ def test_the_best_has_the_numbers_of_the_command(options, capsys):
     for one in re.findall(r"\d[\d.,]* s\b|\d[\d.,]*(?= GiB)", said.split("plan that")[0]):
         assert one in line
     total, good = (re.search(rf"{word} executions: (\d+)", told)[1] for word in ("Total", "Good"))
-    assert f"{int(total):,} executions tried" in said
-    assert f"{int(good):,} feasible" in said
+    assert f"{int(total):,} plans tried" in said
+    assert f"{int(good):,} can run" in said
 
 
 @of_all
@@ -116,7 +116,7 @@ def test_ties_are_those_of_the_plan():
     tied = [shown.winners[rank][0] for rank in range(len(found)) if shown.tied(rank)]
     assert [shown.winners[0][0], *tied] == alike
     told = words(made("search-plans", BEST))
-    assert f"~ {len(alike)} of {len(found)}, with the fastest, are not distinguishable" in told
+    assert f"~ {len(alike)} of {len(found)}, including the fastest, are too close to call" in told
     listed = [rank for rank in shown.ranks if shown.tied(rank)]
     assert made("search-plans", BEST).html.count(">~</td>") == len(listed)
 
@@ -163,8 +163,8 @@ def test_a_condition_that_no_plan_meets_is_said():
     state = with_options(where="GiB < 1")
     feasible = count_space(search_settings(BEST, answers()).space)
     said = words(made("search-best", state))
-    assert re.match(r"None of [\d,]+ feasible executions meets the condition\.", said)
-    assert f"{feasible:,} executions tried" in said
+    assert re.match(r"None of [\d,]+ plans that can run meets the condition\.", said)
+    assert f"{feasible:,} plans tried" in said
 
 
 def test_all_that_is_offered_adds_to_the_search():
@@ -214,7 +214,7 @@ def test_nonsense_is_refused():
 
 def test_no_plan_fits_and_says_why():
     state = replace(BEST, model="gpt3-175B", procs=4)
-    assert "tier-1 memory is too small" in words(made("search-best", state))
+    assert "memory is too small" in words(made("search-best", state))
     assert made("search-plans", state) is None
     assert made("search-front", state) is None
 

@@ -19,10 +19,10 @@ from calculon.hardware.collectives.algorithm_times import (
 from calculon.hardware.collectives.algorithms import (
     ALGORITHMS,
     BY_LIBRARY,
-    CAN,
     MEASURED,
     OPERATIONS,
     SPANNING,
+    SUPPORTED,
     is_supported,
 )
 from calculon.hardware.collectives.placement import Group, place
@@ -79,7 +79,8 @@ def test_what_cannot_be_done_is_done_by_the_fastest(operation):
     for name in ALGORITHMS:
         found = group_time(SYSTEM, operation, SIZES, COLUMN, name)
         can = np.broadcast_to(
-            is_supported(SYSTEM, COLUMN, name, operation) & (name in CAN[operation]), best.shape
+            is_supported(SYSTEM, COLUMN, name, operation) & (name in SUPPORTED[operation]),
+            best.shape,
         )
         np.testing.assert_array_equal(found[~can], best[~can], err_msg=name)
         if can.any():
