@@ -324,7 +324,7 @@ class Log:
             self.write(data(), file)
             return
         if form == "text" and file == STDOUT:
-            self.show(_in_short(page(), 0 if parts == 0 or whole_page(arguments) else parts))
+            self.show(first_parts(page(), 0 if parts == 0 or whole_page(arguments) else parts))
             return
         text = table().csv() if table and form == "csv" else _written(page(), form)
         if file == STDOUT:
@@ -375,7 +375,7 @@ def whole_page(arguments: argparse.Namespace) -> bool:
     return stated or bool(arguments.verbose)
 
 
-def _in_short(document: "Document", parts: int) -> "Document":
+def first_parts(document: "Document", parts: int) -> "Document":
     """Return the first parts of a document; all parts for 0."""
     from calculon.render.document import shortened
 

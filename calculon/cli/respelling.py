@@ -19,6 +19,7 @@ OPTIONS = {
     ),
     **dict.fromkeys(("--precision", "--datatype", "--quantization", "--type"), "--dtype"),
     **dict.fromkeys(("--framework",), "--preset"),
+    **dict.fromkeys(("--budget",), "--budget-usd"),
     **dict.fromkeys(("--concurrency", "--max-concurrency"), "--users"),
     **dict.fromkeys(("--input-len", "--isl", "--prompt-len"), "--prompt"),
     **dict.fromkeys(("--qps", "--request-rate", "--rps"), "--rate"),
@@ -111,6 +112,8 @@ def respelled(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[str
         if pair:
             name, said = pair
             pairs.append(f"{name}={said or (value if equals else next(rest, ''))}")
+        elif option not in known and OPTIONS.get(option) in known:
+            found.append(OPTIONS[option] + equals + value)
         elif meant in known:  # including abbreviations
             found.append(word)
             if not equals and known[meant].nargs != 0:
@@ -123,8 +126,6 @@ def respelled(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[str
             stated[PLACES[option]] = value if equals else next(rest, "")
         elif option in SWITCHES and SWITCHES[option][0] in known:
             found += SWITCHES[option]
-        elif OPTIONS.get(option) in known:
-            found.append(OPTIONS[option] + equals + value)
         elif (short := option.removeprefix("--")) in FIELDS and "--fix" in known:
             found += ["--fix", f"{short}={value if equals else next(rest, '')}"]
         else:
