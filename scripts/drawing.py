@@ -1,4 +1,4 @@
-"""What ``scripts/pictures`` draws: one picture of each kind, by the commands that the documentation shows."""
+"""Pictures of ``scripts/pictures``: one of each kind, drawn by the commands in the documentation."""
 
 import json
 import os

@@ -177,11 +177,12 @@ class _DeploymentsPage:
     def _columns(self, differ: Sequence[str]) -> Iterator[Column]:
         ranked = {one.name for one in self.objectives}
         behind = self._tail and f" {self._tail}"
+        # Both columns repeat information of other columns, so narrow terminals hide them first, before texts fold.
         usd, user = (
             # A ranked column is never hidden.
             0 if name in ranked else EARLY + place
             for place, name in enumerate(("usd_per_mtoken", "interactivity"))
-        )  # redundant with other columns: hidden first, before texts fold
+        )
         yield Column("rank", "#", right=True)
         if len(self.space.counts) > 1:
             yield Column("procs", "count", right=True)

@@ -149,4 +149,4 @@ def lost_settings(launch: Launch) -> str:
     more = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
     listed = ", ".join(names[:_MOST]) + more
     what = f"{listed}: {_LOST}" if not unknown else f"{listed}: not modelled, or unknown"
-    return f"{what} (calculon import-flags lists them)"
+    return f"{what} (calculon import-flags FILE lists them)"

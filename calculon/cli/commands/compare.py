@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from calculon.documents.comparison import Comparison
     from calculon.documents.served_comparison import ServedComparison
 
+MOST = 10
+"""Number of statistics listed by default."""
+
 
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
@@ -48,6 +51,9 @@ def configure(parser: Parser) -> None:
     )
     values = "a line per value; ' before texts that begin with =, +, - or @"
     add_format(parser, FORMATS, f"text (default), markdown, csv ({values}), json")
+    parser.switch(
+        "-v, --verbose", f"list all statistics that differ, not the {MOST} that differ most"
+    )
     parser.switch("-a, --all", "also list the statistics that are equal")
     parser.show_first(
         "--model",
@@ -55,6 +61,7 @@ def configure(parser: Parser) -> None:
         "--edition",
         "--preset",
         "--dialect",
+        "--verbose",
         "--all",
         "--prompt",
         "--users",
@@ -72,7 +79,9 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     else:
         from calculon.documents.comparison_page import comparison_page
 
-        log.document(comparison_page(comparison, everything=arguments.all), arguments.format)
+        most = None if arguments.verbose else MOST
+        page = comparison_page(comparison, everything=arguments.all, most=most)
+        log.document(page, arguments.format)
     return 0
 
 

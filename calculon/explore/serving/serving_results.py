@@ -222,9 +222,8 @@ def frontier(state: State, answers: Answers) -> Mapping[str, Any]:
 def _frontier(state: State, answers: Answers) -> Mapping[str, Any]:
     load = workload(state)
     pause = load.think if load.turns > 1 else TimeSpan(0)  # single requests have no think time
-    load = replace(
-        load, rate=None, users=None, think=pause
-    )  # no fixed load, so that every batch is tried
+    # Without a fixed load, the search tries every batch.
+    load = replace(load, rate=None, users=None, think=pause)
     tried = _make(state, answers, load, fixed(state), vary_batch=True)
     return frontier_in(searched(tried, pareto=AXES))
 
