@@ -32,6 +32,7 @@ from calculon.plan.plan import NAMES
 from calculon.search.overrides import parse
 from calculon.search.space import Values
 from calculon.search.within_risk import states_risk
+from calculon.serving.default_deployment import default_types
 from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.deployments import COUNT
 
@@ -357,7 +358,7 @@ def _serving(state: State, answers: Answers) -> Iterator[Equivalent]:
     served = displayed_deployment(state, answers).served
     if served is None:
         return
-    own = stated_deployment(served.deployment)
+    own = stated_deployment(served.deployment, default_types(served.model))
     sets = [part for one in own.items() for part in ("--set", _of_deployment(*one))]
     procs = served.deployment.num_procs
     changed = f"changes={own!r}"
@@ -370,13 +371,17 @@ def _serving(state: State, answers: Answers) -> Iterator[Equivalent]:
     )
 
 
-def stated_deployment(one: Deployment) -> dict[str, Any]:
-    """Return the deployment fields that a command states in addition to the processor count."""
+def stated_deployment(one: Deployment, defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the deployment fields that a command states in addition to the processor count.
+
+    `defaults` are the types of the released weights, which a command need not state.
+    """
     fields = one.to_dict()
     return {
         each.key: fields[each.key]
         for each in DEPLOYMENT.values()
-        if each.key != COUNT and (each.key in LISTED or fields[each.key] != each.default)
+        if each.key != COUNT
+        and (each.key in LISTED or fields[each.key] != defaults.get(each.key, each.default))
     }
 
 

@@ -67,7 +67,7 @@ def _seen(state: State, answers: Answers) -> _ShownBlock | None:
     kinds = {rows[0].get("kind", ""): rows for rows in by_kind(answers.block(state).operators)}
     asked, lacking = state.option("block"), ""
     if asked and asked not in kinds:
-        lacking = f"No kind of block is called {asked!r}."
+        lacking = f"There is no kind of block called {asked!r}."
     # By default, show the kind of block that occurs most often.
     most = max(kinds, key=lambda kind: kinds[kind][0].get("blocks", 1))
     kind = asked if asked in kinds else most
@@ -77,7 +77,7 @@ def _seen(state: State, answers: Answers) -> _ShownBlock | None:
         timed[one.operator] = timed.get(one.operator, 0.0) + one.time
     wanted = state.option("operator")
     if wanted and wanted not in timed:
-        lacking = f"No computing operator of this block is called {wanted!r}."
+        lacking = f"This block has no compute operator called {wanted!r}."
     selected = wanted if wanted in timed else max(timed, key=timed.__getitem__)
     every = list(kinds.values())
     return _ShownBlock(result, every, kind, by_time(kinds[kind]), passes, selected, lacking)
@@ -204,7 +204,7 @@ def _roofline(state: State, answers: Answers) -> ViewPart | None:
     return ViewPart(
         title="Operators on the roofline",
         blocks=(
-            f"The computing time is bound by {bounds}. At the roofline, all of it would take {roof} of the time.",
+            f"The compute time is bound by {bounds}. At the roofline, all of it would take {roof} of the time.",
             dim(
                 "The size of a point is its share of the time: circles are products, diamonds attention, squares the "
                 f"vector engine. {left} only move data or only compute ({share} of the time) and are not drawn."

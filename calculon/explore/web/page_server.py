@@ -375,7 +375,7 @@ def _made(make: Callable[[Request], Response], request: Request, visit: PageRequ
     except Cancelled:
         return _NOBODY
     except MemoryError:
-        return PlainTextResponse("not enough memory: request less at once", 503)
+        return PlainTextResponse("not enough memory: request fewer results at once", 503)
     except Exception:
         traceback.print_exc(file=sys.stderr)
         return PlainTextResponse("a defect of calculon; the terminal has the details", 500)

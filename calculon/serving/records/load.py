@@ -14,6 +14,9 @@ from calculon.serving.records.output_lengths import length_quantile
 SATURATED, OPEN, CLOSED = "saturated", "rate", "users"
 """Kinds of load: as many requests as possible, arrivals at a rate (open loop), or users who wait (closed loop)."""
 
+DEFAULT_WORKLOAD = "chat"
+"""Workload of the catalog for questions that state none."""
+
 
 class PromptLength(NamedTuple):
     """A prompt length with its share of the prompts, and the tokens that prefill computes after a cache hit."""
