@@ -297,9 +297,8 @@ def stated_execution(source: Source) -> tuple[Mapping[str, Any], str, Origin, Ma
         raise SpecError(file, Problem("", "an object with named fields", shown(raw)))
     if is_row(source):
         check_columns(raw, file)
-        optional = optional_defaults(
-            Execution
-        )  # a blank cell (NaN) of an optional field counts as missing
+        # A blank cell (NaN) of an optional field counts as missing.
+        optional = optional_defaults(Execution)
         raw = {
             name: value
             for name, value in raw.items()
@@ -501,7 +500,12 @@ def _load(
     source = source.source if isinstance(source, Changed) else source
     raw, question = as_mapping(source), cast("Mapping[str, Any]", {})
     if raw is not None:
-        name, document, file, path = argument, catalog.whole(argument, raw, argument), argument, ""
+        name, document, file, path = (
+            argument,
+            catalog.resolved_document(argument, raw, argument),
+            argument,
+            "",
+        )
         note = ""
     else:
         if not isinstance(source, (str, os.PathLike)) or not str(source):
@@ -510,9 +514,8 @@ def _load(
         name, document, question = _read(argument, path, changes)
         file = "<stdin>" if name == "stdin" else path
         note = catalog.note(argument, path)
-        path = (
-            path if name == "stdin" or Path(path).exists() else name
-        )  # an alias of a catalog name
+        # Keep the catalog name if the text is an alias rather than a path.
+        path = path if name == "stdin" or Path(path).exists() else name
     if changes:
         document = override(document, changes, file, record)
     digest = digest_of(document, getattr(record, "silent_keys", ()))
@@ -542,7 +545,7 @@ def _read(
         launched = _launched(path, changes)
         if launched is None:
             return name, document, question
-    return Path(path).name, catalog.whole(argument, launched, path), {}
+    return Path(path).name, catalog.resolved_document(argument, launched, path), {}
 
 
 def _launched(path: str, changes: Mapping[str, object]) -> Mapping[str, Any] | None:

@@ -160,6 +160,7 @@ class Parser(argparse.ArgumentParser):
         if unknown:
             option = next((one.partition("=")[0] for one in unknown if one.startswith("-")), "")
             hint = UNKNOWN.get(option) or nearest(option, [*self._option_string_actions])
+            hint = hint or _several_systems(getattr(result, "system", ""), unknown)
             self.error(
                 "; ".join(filter(None, (f"unrecognized arguments: {' '.join(unknown)}", hint)))
             )
@@ -174,6 +175,14 @@ class Parser(argparse.ArgumentParser):
         """Print the message on standard error and exit with code 2."""
         print_stderr(f"calculon: error: {message} (see: {self.prog} --help)")
         self.exit(2)
+
+
+def _several_systems(system: str, further: Sequence[str]) -> str:
+    """Return a hint to join systems by commas; empty if the further arguments are no systems."""
+    from calculon.estimate.argument_order import is_system  # only for a message
+
+    several = ",".join((system, *further))
+    return f"join systems by commas: {several}" if system and is_system(list(further)) else ""
 
 
 class Stored(argparse._StoreAction):

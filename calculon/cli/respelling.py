@@ -60,6 +60,10 @@ UNKNOWN = {
         ("--quantization", "--max-model-len", "--gpu-memory-utilization", "--tensor-parallel-size"),
         "serve takes the command of an engine in quotes in place of PROCS: 'vllm serve MODEL ...'",
     ),
+    **dict.fromkeys(
+        ("--dtype", "--precision", "--fp8"),
+        "types of a served model are --set weights_dtype=float8 and kv_dtype=float8 (serve-optimal: --fix)",
+    ),
     **dict.fromkeys(("--lora", "--qlora"), "LoRA is not modelled"),
     "--lr": "training is not simulated: only its time, memory and cost",
     "--batch-size-per-gpu": "--fix mbs=N sets the sequences of a microbatch",

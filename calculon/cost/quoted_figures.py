@@ -81,9 +81,8 @@ def model_parameters(model: Model, schedule: Schedule) -> Count:
 
 def _of_model(model: Model, schedule: Schedule, quantity: Callable[[Model], Array]) -> Array:
     """Return a quantity of the model, which has one key/value head in executions with multiquery attention."""
-    never = (
-        model.latent or not model.has_softmax
-    )  # a rule refuses multiquery attention with latents
+    # Rules refuse multi-query attention for models with latent attention, or without softmax attention.
+    never = model.latent or not model.has_softmax
     if never or not schedule.multiquery.any():
         return np.asarray(quantity(model))
     return np.where(schedule.multiquery, quantity(_with_multiquery(model)), quantity(model))

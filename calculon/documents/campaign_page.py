@@ -189,7 +189,7 @@ class _CampaignPage:
         low, middle, high = ends
         unit = "days" if factor == 1 else "hours"
         if high - low < _HARDLY * middle:
-            return f"Failures alone hardly spread the {unit} (p10 to p90)."
+            return f"Failures alone barely change the {unit} (p10 to p90)."
         # Digits follow from the spread itself, but at least 0.1 % of the days.
         error = max((high - low) / 2, _HARDLY * middle)
         values = (known(end, error) for end in (middle, low, high))

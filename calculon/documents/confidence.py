@@ -45,7 +45,7 @@ def confidence_section(belief: Mapping[str, Any], *, memory: bool = False) -> Se
         blocks.append((bold("Memory: "), memory_text(belief["memory"])))
     if belief["nearest"]:
         blocks.append(nearest_table(belief["nearest"]))
-    return Section("How sure", tuple(blocks), belief["basis"])
+    return Section("Confidence", tuple(blocks), belief["basis"])
 
 
 def memory_text(memory: Mapping[str, Any]) -> str:

@@ -122,9 +122,8 @@ class _Entry(Computation):
             if not self.future.done():
                 raise self.pending()
         if (error := self.future.exception()) is not None:
-            raise (
-                copy(error) if isinstance(error, CalculonError) else error
-            )  # tracebacks of its own
+            # Each waiter raises a copy, since raising one error in several threads would mix their tracebacks.
+            raise copy(error) if isinstance(error, CalculonError) else error
         return self.future.result()
 
 

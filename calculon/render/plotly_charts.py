@@ -364,10 +364,11 @@ def _pointers(mark: Boxes, place: _Place) -> Json:
     """Return invisible hover points inside boxes: one in each, and several in wide ones."""
     # Plotly shows hover texts at points only, not inside filled shapes. Points are about as far
     # apart as a box is high; `least` keeps their total number near _POINTS.
+    # Pixels per unit of each axis.
     wide, high = (
         _WIDE / _range(place.panel.x),
         place.pixels / _range(place.panel.y),
-    )  # pixels per unit
+    )
     boxes = mark.boxes
     least = wide * sum(right - left for left, right, *_ in boxes) / _POINTS
     x, y, hovers = [], [], []

@@ -323,7 +323,7 @@ def check_one_stretch(found: "Campaign") -> None:
             "a campaign with one batch and sequence length: a search evaluates one kind of step"
         )
         alone = found.document.get("tokens")
-        length = "" if alone is None else f"state its length alone (--tokens {alone}), or "
+        length = "" if alone is None else f"state only its length (--tokens {alone}), or "
         hint = f"{length}leave out {', '.join(several)}; `calculon campaign` runs campaigns of several phases"
         parts = "a part with its own batch or length" if len(found.phases) == 1 else "several parts"
         raise SpecError(found.name, Problem(several[0], wanted, parts, hint))

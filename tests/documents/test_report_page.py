@@ -113,7 +113,14 @@ SAID = {
     ),
     "run": (
         *("edition corrected, megatron-lm</span>", "process groups, and bytes", "0, 2, ..., 62"),
-        *("MFU, full attention", "MFU, causal", "HFU", "head and loss", "SwiGLU", "<h3>How sure: "),
+        *(
+            "MFU, full attention",
+            "MFU, causal",
+            "HFU",
+            "head and loss",
+            "SwiGLU",
+            "<h3>Confidence: ",
+        ),
         *(f'data-value="{column.name}"' for column in columns(CorrectedStats)),
         "Edition corrected is the published model with its defects fixed",
         "full attention (arXiv",
@@ -125,7 +132,7 @@ def test_pages_say_what_they_are_of(pages):
     assert [
         f"{page}: {text}" for page in SAID for text in SAID[page] if text not in pages[page]
     ] == []
-    for page, text in (("files", "<i>"), ("run", NO_VOCABULARY), ("one", "How sure")):
+    for page, text in (("files", "<i>"), ("run", NO_VOCABULARY), ("one", "Confidence")):
         assert text not in pages[page]
     for kind, name in zip(("models", "examples", "systems"), EXAMPLE.split(","), strict=True):
         content = (ROOT / kind / f"{name}.json").read_bytes()

@@ -88,7 +88,7 @@ def configure(parser: Parser) -> None:
 def add_winners(parser: Parser) -> None:
     """Declare the options that select the best executions and their output."""
     parser.option(
-        "-t, --top-n, --top_n, --top N", "how many of the best to keep (default 1)", type=int
+        "-t, --top-n, --top_n, --top N", "number of best executions to keep (default 1)", type=int
     )
     parser.option(
         "--objective STAT[:min|max]",

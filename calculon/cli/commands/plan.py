@@ -127,6 +127,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
 
 def _answer(arguments: argparse.Namespace, log: Log) -> int:
+    from calculon import inputs
     from calculon.declarations.spellings.plan_pairs import is_plan
 
     set_in_order(arguments)
@@ -148,8 +149,11 @@ def _answer(arguments: argparse.Namespace, log: Log) -> int:
     model, machines, words = requested_question(arguments)
     words |= {"mine": only_plan(arguments.mine), "risk": arguments.risk}
     in_words = not arguments.mine or is_plan(arguments.mine)  # a file names its own
-    if emitted is not None and arguments.preset is None and in_words:
-        words["preset"] = emitted.preset
+    if emitted is not None:
+        for machine in machines:
+            emitted.check_machine(inputs.system(machine))
+        if arguments.preset is None and in_words:
+            words["preset"] = emitted.preset
     objective = _objective(arguments, words["campaign"], len(machines))
 
     def show(page: "Callable[[], Document]", data: Callable[[], Any]) -> None:
@@ -162,7 +166,9 @@ def _answer(arguments: argparse.Namespace, log: Log) -> int:
         )
     else:
         words["objective"] = objective
-        best = _best_fleet(show, model, arguments.num_procs, machines, words)
+        best = _best_fleet(
+            show, model, arguments.num_procs, machines, words, not whole_page(arguments)
+        )
     if emitted is not None:
         emitted.write(best, log, aside=arguments.file == STDOUT or printed)
     return 0
@@ -199,13 +205,20 @@ def _best_plan(
     return answer
 
 
-def _best_fleet(show: "Show", model: Any, num_procs: str, systems: list[Any], words: Any) -> Any:
+def _best_fleet(
+    show: "Show", model: Any, num_procs: str, systems: list[Any], words: Any, short: bool
+) -> Any:
     """Compare machines and processor counts; raise Infeasible if nothing meets the limits."""
     from calculon.advise.runs.fleet_search import ask_fleet, fleet_answer
     from calculon.documents.fleet_page import fleet_page
 
+    asked = words["campaign"]
+    if len(systems) > 1 and not asked.phases and asked.tokens is asked.loss is asked.steps is None:
+        wanted = "the length of the run, since systems are compared over whole runs"
+        hint = "add --tokens 15T; calculon search compares single steps"
+        raise SpecError("--tokens", Problem("", wanted, "nothing", hint))
     answer = fleet_answer(ask_fleet(model, num_procs, systems, **words))
-    show(lambda: fleet_page(answer), answer.to_dict)
+    show(lambda: fleet_page(answer, short=short), answer.to_dict)
     if answer.best is None:
         raise Infeasible("limits", answer.misses)
     result: Answer = answer.best.answer

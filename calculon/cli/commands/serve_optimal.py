@@ -92,7 +92,7 @@ def _add_choices(parser: Parser) -> None:
         "figure to rank by (default output_rate_per_proc; calculon describe serving lists all)",
         "; for a given rate the fewest processors; ties are broken by time per token",
     )
-    parser.option("-t, --top N", "how many of the best to keep (default 1)", type=positive)
+    parser.option("-t, --top N", "number of best executions to keep (default 1)", type=positive)
     parser.option(
         "--pareto FIGURE,FIGURE[,...]",
         "the Pareto front of these figures",
@@ -113,7 +113,9 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     file = _file(arguments)
     found = _search(arguments)
     if not len(found):
-        raise found.why
+        from calculon.advise.serving_fixes import fixes_of_search, with_fixes
+
+        raise with_fixes(found.why, fixes_of_search(found.space, "--fix"))
     if file is not None:
         _write(found, file)
     if arguments.format == "json":

@@ -38,7 +38,7 @@ def _needs(name: str, forms: tuple[str, ...], plain: str) -> Rule:
     def explain(one: Request) -> Problem:
         e = one.execution
         why = f"cp_comm is {e.cp_comm}" if e.context_par > 1 else "context_par is 1"
-        hint = f"it goes with context_par above 1 and cp_comm {', '.join(forms)}"
+        hint = f"it requires context_par above 1 and cp_comm {', '.join(forms)}"
         return Problem(name, f"{plain}, since {why}", str(getattr(e, name)).lower(), hint)
 
     return Rule(f"{name}_needs_exchange", holds, explain, (name,))
@@ -161,7 +161,7 @@ def _keeps_exchanged(r: Requests) -> Array:
 
 
 def _large_enough(r: Requests) -> Array:
-    """Return a mask of executions whose stated network joins all ranks with equal weights."""
+    """Return a mask of executions whose stated network connects all ranks with equal weights."""
     # Another rule refuses networks that do not exist; here the index only has to be valid.
     network = np.minimum(data_network(r.plan), len(r.system.networks) - 1)
     stated = r.plan.is_choice("mesh_order", "stated") & (r.plan.context_par > 1)
@@ -173,7 +173,7 @@ def _explain_network(one: Request) -> str:
     number = e.context_par_net if e.data_par == 1 else max(e.data_par_net, e.context_par_net)
     size, ranks = one.system.networks[number].size, e.context_par * e.data_par
     return (
-        f"network {number} of {one.system.name} is too small: it joins {size} processors, and context_par="
+        f"network {number} of {one.system.name} is too small: it connects {size} processors, and context_par="
         f"{e.context_par} x data_par={e.data_par}, which have the same weights, needs {ranks} ({ranks - size} too many)"
     )
 

@@ -87,8 +87,8 @@ def test_numbers_that_do_not_go_with_a_change_are_free_again():
 @pytest.mark.parametrize(
     ("pair", "message"),
     [
-        (("workload.prompt", "abc"), "Prompt: expected tokens of a sequence"),
-        (("workload.output", "1"), "Output: expected at least 2"),
+        (("workload.prompt", "abc"), "Prompt tokens: expected tokens of a sequence"),
+        (("workload.output", "1"), "Output tokens: expected at least 2"),
         (("workload.ttft_limit", "-1"), "TTFT limit: expected a time above 0"),
         (("workload", "/etc/passwd"), "Workload: expected one of assistant"),
         (("deployment.tensor_par", "7"), "Tensor parallel (TP): expected one of 1, 2, 4, 8"),

@@ -72,7 +72,7 @@ MALFORMED = {
     ),
     "pairs_need_microbatches": (
         PAIRED | {"batch_size": 8},
-        "ep_overlap: none, since there are no more microbatches than fill the pipeline",
+        "ep_overlap: none, since there are too few microbatches to pair their passes",
     ),
 }
 

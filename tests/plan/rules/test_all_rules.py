@@ -289,7 +289,7 @@ SHAPES = {
 INFEASIBLE = {
     "network_size": (
         {"num_procs": 64, "tensor_par": 16},
-        "joins 8 processors, and tensor_par=16 needs 16 (8 too many)",
+        "connects 8 processors, and tensor_par=16 needs 16 (8 too many)",
     ),
     "network_filled": (
         {"num_procs": 12, "tensor_par": 3},
