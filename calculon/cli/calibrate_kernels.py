@@ -26,7 +26,7 @@ _OWN = ("called", "base", "kernels", "processor", "output", "plot", "format")
 """Arguments that are valid together with ``--kernels``, and the name under which the command was called."""
 
 _COLORS = 48
-"""Palette size of the picture: with thousands of points, full colour would triple the file size."""
+"""Palette size of the picture: with thousands of points, full color would triple the file size."""
 
 
 def percent(key: str, title: str) -> Column:

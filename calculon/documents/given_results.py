@@ -9,7 +9,7 @@ from calculon.base.errors import Infeasible, Problem, SpecError
 from calculon.declarations import arguments
 from calculon.declarations.origin import titled
 from calculon.declarations.statistics import BOUNDS, LEVEL
-from calculon.documents.compared import labelled
+from calculon.documents.compared import labeled
 from calculon.documents.estimate_result import result_of
 from calculon.documents.result import ENDS, Document, Result
 from calculon.documents.waterfalls import Estimated
@@ -36,7 +36,7 @@ def results_of(call: str, given: Sequence[Any], named: Mapping[str, Any]) -> lis
     editions = {result.edition for result in found}
     several = len(editions) > 1
     parts = [(*one.parts, *((f"edition {one.edition}",) if several else ())) for one in found]
-    return labelled([replace(one, parts=own) for one, own in zip(found, parts, strict=True)])
+    return labeled([replace(one, parts=own) for one, own in zip(found, parts, strict=True)])
 
 
 def _results(call: str, label: str, one: Any) -> Iterator[Result]:

@@ -1,6 +1,6 @@
 """Order of the arguments of public functions: MODEL, then PLAN or PROCS, then SYSTEM.
 
-The machine may also come before the plan or the number of processors: a machine is recognised as one.
+The machine may also come before the plan or the number of processors: a machine is recognized as one.
 """
 
 import inspect
