@@ -154,7 +154,11 @@ class _Package(ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         if name not in _HOMES:
-            raise AttributeError(f"module 'calculon' has no attribute '{name}'")
+            from calculon.base.errors import nearest
+
+            hint = nearest(name, __all__)
+            text = f"module 'calculon' has no attribute {name!r}"
+            raise AttributeError(f"{text}. Hint: {hint}" if hint else text)
         value = getattr(import_module(_HOMES[name]), name)
         setattr(self, name, value)
         return value

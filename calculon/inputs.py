@@ -23,12 +23,12 @@ from calculon.declarations.model import Model
 from calculon.declarations.named_values import CORRECTED
 from calculon.declarations.origin import Origin, digest_of, released_types, titled
 from calculon.declarations.overlay import BASE
-from calculon.declarations.override import override
+from calculon.declarations.override import override, paths_to
 from calculon.declarations.paths import no_path, steps_of
 from calculon.declarations.presets import COMMON, Preset, causes, filled, find_preset, usual_preset
 from calculon.declarations.result_selection import FURTHER_COLUMNS, TABLE
 from calculon.declarations.run_figures import RUN_FIGURES
-from calculon.declarations.spellings.plan_pairs import is_plan, whole_plan
+from calculon.declarations.spellings.plan_pairs import is_plan, is_worded, pairs_of, whole_plan
 from calculon.declarations.statistics import CorrectedStats
 from calculon.hardware.system import System
 
@@ -166,13 +166,13 @@ def resolve_execution(
 
 
 def in_fields(source: Any, model: Model | None, system: System | None) -> Any:
-    """Return a plan in pairs as a mapping of fields; return any other source unchanged."""
+    """Return a plan in pairs, or a mapping with words of plans, as a mapping of fields; any other source unchanged."""
     if isinstance(source, Changed):
         return replace(source, source=in_fields(source.source, model, system))
-    if model is None or not is_plan(source):
+    if model is None or not (is_plan(source) or is_worded(source)):
         return source
     family = "" if system is None else system.provenance.family
-    return whole_plan(source, model.seq_size, partial(usual_preset, family, model=model))
+    return whole_plan(pairs_of(source), model.seq_size, partial(usual_preset, family, model=model))
 
 
 STAND_INS: Mapping[str, Any] = dict.fromkeys((*STATED_DEGREES, "batch_size"), 1)
@@ -347,7 +347,10 @@ def owner(
         if name in fields[kind]:
             raise SpecError(place, _not_here(path, kind, path, kinds))
     known = [*kinds, *(one for kind in kinds for one in fields[kind])]
-    hint = nearest(name, known) or "see: calculon describe " + kinds[0]
+    nested = [one for kind in kinds if kind in _SPECS for one in paths_to(_SPECS[kind], name)]
+    hint = (
+        f"did you mean '{nested[0]}'?" if nested else nearest(name, known)
+    ) or "see: calculon describe " + kinds[0]
     wanted = f"a field of the {_listed(kinds)}"
     raise SpecError(place, Problem(path, wanted, repr(name), hint))
 

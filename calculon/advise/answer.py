@@ -12,7 +12,7 @@ from calculon.advise.fixes import hint
 from calculon.advise.infeasibility import InfeasibilityReport, infeasibility_report, why_none
 from calculon.advise.space_fixes import BEST
 from calculon.advise.waterfall import Waterfall, waterfall
-from calculon.base.display import Tabular, columns_of, draw_result
+from calculon.base.display import WithMfu, columns_of, draw_result
 from calculon.base.errors import Infeasible, SpecError
 from calculon.base.frozen import dataclass
 from calculon.campaign.assumed import assumed_defaults
@@ -106,7 +106,7 @@ _ASKED = ("batch_size", "seq_length")
 
 
 @dataclass(frozen=True)
-class Answer(Tabular):
+class Answer(WithMfu[float | None]):
     """A plan and what a planner asks next.
 
     Attributes:
@@ -209,10 +209,8 @@ class Answer(Tabular):
         found = evaluate(q.model, plans, q.system)
         return orders(q.model, q.system, plans, {name: found[name] for name in found.names})[1]
 
-    @property
-    def mfu(self) -> float | None:
-        """Model FLOP utilisation of the best plan, as :attr:`calculon.Estimate.mfu`; None if nothing fits."""
-        return None if self.best is None else self.best.mfu
+    def _statistic(self, name: str) -> float | None:
+        return None if self.best is None else self.best.stats.get(name)
 
     def table(self) -> dict[str, list[Any]]:
         """Return a row for each plan: fields, statistics, interval of the time, and figures of the whole run.

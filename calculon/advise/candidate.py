@@ -15,7 +15,7 @@ from calculon.campaign.run_columns import whole_runs
 from calculon.campaign.whole_run import WholeRun
 from calculon.declarations.model import Model
 from calculon.declarations.run_figures import DAYS_BETWEEN, RUN_FIGURES, CampaignFigures
-from calculon.declarations.statistics import BOUNDS, OFFLOADS, CorrectedStats, mfu_name
+from calculon.declarations.statistics import BOUNDS, OFFLOADS, CorrectedStats
 from calculon.estimate.estimate import Estimate
 from calculon.hardware.system import System
 from calculon.plan.mesh import DEGREES
@@ -56,12 +56,6 @@ class Candidate:
     def time(self) -> float:
         """Seconds per step."""
         return float(self.stats["total_time"])
-
-    @property
-    def mfu(self) -> float | None:
-        """Model FLOP utilisation as a share of 1, as :attr:`calculon.Estimate.mfu`."""
-        result: float | None = self.stats.get(mfu_name(self.execution))
-        return result
 
     @property
     def simplicity(self) -> tuple[int, ...]:

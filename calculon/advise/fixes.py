@@ -201,9 +201,10 @@ class FixSearch:
     def pairs(self) -> NeighborTable:
         """Neighbors with two changes, without pairs in which one change is idle."""
         choices, plan, codes = self._pair_codes
-        # If one change of a pair is idle and the other is legal alone, the pair saves no more than
-        # the other change alone.
-        spared = (self._idle[choices] & self.single.legal[choices[:, ::-1]]).any(axis=1)
+        # If one change of a pair is idle and the other is possible alone, the pair saves no more
+        # than the other change alone.
+        alone = self.single.legal & self.single.real
+        spared = (self._idle[choices] & alone[choices[:, ::-1]]).any(axis=1)
         codes = np.where(spared & (codes == 0), NOT_TRIED, codes)
         return self.near.evaluate(self.changes, choices, plan, codes)
 
@@ -239,6 +240,8 @@ class FixSearch:
             return np.zeros(len(self.changes), bool)
         found, now = self.single, self._now
         no_less = (found.memory >= now.memory).all(axis=0) & ~(found.time < now.time)
+        if now.runs[0]:  # a change that exceeds the memory may save time next to one that frees it
+            no_less &= found.runs
         return self._switched & found.legal & found.real & no_less
 
     @cached_property
@@ -418,16 +421,14 @@ class FixSearch:
     def faster(self, now: float) -> tuple[Fix, ...]:
         """Return the change that saves most time, and the best pair of changes if it saves more.
 
-        Changes that are less likely to fit than both recommended plans and the present execution are skipped.
+        Changes whose risk of running out of memory exceeds that of recommended plans are skipped.
 
         Args:
             now: Seconds per step of the execution.
         """
         found: list[Fix] = []
-        # `fmin` ignores NaN: an unknown probability sets no limit.
-        least = np.fmin(1 - RISK, self.near.unchanged.fits[0])
         for table in (self.single, self.pairs):
-            good = table.runs & table.real & table.practised & ~(table.fits < least)
+            good = table.runs & table.real & table.practised & ~table.risky
             rows = np.flatnonzero(good)
             if not len(rows):
                 continue

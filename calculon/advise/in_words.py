@@ -110,7 +110,7 @@ def _choices_in_words(
             if word.startswith("no "):
                 yield word.removeprefix("no ")
             else:
-                yield f"{word} -> as usual" if usual_again else f"no {word}"
+                yield f"{word} -> default" if usual_again else f"no {word}"
     else:
         yield from (f"{n} {plain(before[n])} -> {plain(after[n])}" for n in names)
 

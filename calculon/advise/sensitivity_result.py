@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from calculon.advise.break_even import BreakEven
 from calculon.advise.elasticities import STEADY, Effect, Range, Total, described
 from calculon.advise.replanned import CapacitySweep, Replanned
-from calculon.base.display import Tabular, columns_of, draw_result
+from calculon.base.display import WithMfu, columns_of, draw_result
 from calculon.base.frozen import dataclass
 from calculon.base.records import Column
 from calculon.campaign.assumed import assumed_defaults
@@ -66,7 +66,7 @@ class ReplannedPlans:
 
 
 @dataclass(frozen=True)
-class Sensitivity(Tabular):
+class Sensitivity(WithMfu[float | None]):
     """Sensitivity of a statistic of a plan to the figures of its machine.
 
     Attributes:
@@ -118,10 +118,8 @@ class Sensitivity(Tabular):
         """Probability that the plan fits in tier-1 memory; None if unknown."""
         return self._estimate.stats.get(FITS)
 
-    @property
-    def mfu(self) -> float | None:
-        """Model FLOP utilisation of the plan, as :attr:`calculon.Estimate.mfu`."""
-        return self._estimate.mfu
+    def _statistic(self, name: str) -> float | None:
+        return self._estimate.stats.get(name)
 
     @cached_property
     def _by_path(self) -> dict[str, Effect]:

@@ -8,6 +8,7 @@ from calculon.base.frozen import dataclass
 from calculon.declarations.spellings.plan_pairs import (
     ASKED,
     fields_of_words,
+    pairs_of,
     plan_fields,
     words_and_pairs,
 )
@@ -62,6 +63,6 @@ def read_baseline(source: Source, num_procs: int | None = None) -> StatedPlan:
         text = str(source)
         if "=" not in text:
             return StatedPlan(file=text, launch=launch_in(text, num_procs))
-        words, given = words_and_pairs(text)
-        return StatedPlan(plan_fields(given, OPTION, ASKED), words=words)
-    return StatedPlan(plan_fields(given, OPTION))
+        given = pairs_of(text)
+    words, pairs = words_and_pairs(given)
+    return StatedPlan(plan_fields(pairs, OPTION, ASKED), words=words)

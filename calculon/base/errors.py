@@ -40,8 +40,8 @@ REASONS = {
     "dualpipe_even": "DualPipe needs an even number of stages and of microbatches",
     "dualpipe_filled": "too few microbatches for a bidirectional pipeline",
     "framework_schedule": "the framework of the preset cannot run it",
-    "mem1_capacity": "tier-1 memory is too small",
-    "mem2_capacity": "tier-2 memory is too small",
+    "mem1_capacity": "memory is too small",
+    "mem2_capacity": "host memory is too small",
 }
 """Descriptions of the reasons for which executions of a search cannot run."""
 
@@ -148,7 +148,7 @@ def in_words(reason: str) -> str:
     """Return the description of the reason that executions cannot run; an unknown identifier is returned unchanged.
 
     >>> in_words("mem1_capacity")
-    'tier-1 memory is too small'
+    'memory is too small'
     """
     return REASONS.get(reason, reason)
 
@@ -167,15 +167,20 @@ def nearest(name: str, known: Sequence[str]) -> str:
     >>> nearest("mem", ["total_time", "proc_mem_tier1_cap_req", "proc_mem_tier2_cap_req"])
     "did you mean 'proc_mem_tier1_cap_req' or 'proc_mem_tier2_cap_req'?"
     """
+    matches = nearest_names(name, known)
+    *some, last = (f"'{one}'" for one in matches or [""])
+    listed = f"{', '.join(some)} or {last}" if some else last
+    return f"did you mean {listed}?" if matches else ""
+
+
+def nearest_names(name: str, known: Sequence[str]) -> list[str]:
+    """Return the most similar known name, or names that contain a word starting with `name`; empty without any."""
     from difflib import get_close_matches  # imported only for a message
 
     # Matching takes quadratic time: a hostile name must not stall the message.
     if len(name) > _LONGEST_NAME:
-        return ""
-    matches = get_close_matches(name, known, n=1, cutoff=0.6) or _with_part(name, known)
-    *some, last = (f"'{one}'" for one in matches or [""])
-    listed = f"{', '.join(some)} or {last}" if some else last
-    return f"did you mean {listed}?" if matches else ""
+        return []
+    return get_close_matches(name, known, n=1, cutoff=0.6) or _with_part(name, known)
 
 
 def _with_part(name: str, known: Sequence[str]) -> list[str]:

@@ -18,6 +18,7 @@ from calculon.declarations import catalog
 from calculon.declarations.files import json_text, read_document
 from calculon.declarations.overlay import BASE
 from calculon.declarations.spellings.catalog_words import aliases
+from calculon.declarations.statistics import MEMORIES
 from calculon.documents.catalog_tables import family_of, model_family, rate
 from calculon.inputs import model
 from calculon.render.document import Block, Document
@@ -150,7 +151,7 @@ def _values(document: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
         for datatype, engine in engines.items():
             path = f"{part}.{datatype}.tflops"
             yield path, f"{unit} {datatype}", f"{rate(engine['tflops'])} TFLOP/s"
-    for tier, memory in (("memory", "mem1"), ("tier 2", "mem2")):
+    for tier, memory in zip(MEMORIES, ("mem1", "mem2"), strict=True):
         yield f"{memory}.GiB", tier, capacity(document[memory]["GiB"] * GIB)
         yield f"{memory}.GBps", f"{tier}, rate", bandwidth(document[memory]["GBps"] * GIGA)
     for i, network in enumerate(document["networks"]):
@@ -218,7 +219,7 @@ def _laws_blocks(about: Mapping[str, Any], name: str, levels: Levels) -> Iterato
     if few:
         yield kernels_table(few)
     if assumed := [line.partition(": ")[0] for line in about.get("assumed", [])]:
-        yield (f"Assumed, as `calculon catalog {name}` says: {', '.join(assumed)}")
+        yield (f"Assumed (`calculon catalog {name}` explains why): {', '.join(assumed)}")
 
 
 def _laws(about: Mapping[str, Any], links: Mapping[str, Any]) -> dict[str, str]:
@@ -229,7 +230,9 @@ def _laws(about: Mapping[str, Any], links: Mapping[str, Any]) -> dict[str, str]:
     for paths, text in stated:
         law = _LAWS.match(paths)
         if law and _MEASURED.search(text):
-            short = re.sub(r"(: |\(| of )?systems/measured.*", "", text.partition(", by what")[0])
+            short = re.sub(
+                r"(: |\(| of |, )?systems/measured.*", "", text.partition(", using the")[0]
+            )
             short = short.strip()
             short = f"{short} measured collectives" if short == "fitted to" else short
             found.setdefault(law[1], {})[short] = None

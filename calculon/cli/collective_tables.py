@@ -152,7 +152,7 @@ def page(query: CollectiveQuery) -> tuple[Block, ...]:
     name, seconds, ranks = str(names[0]), float(best[0]), query.ranks
     title = f"{query.title}, {size_text(query.size)}"
     if ranks == 1:
-        return title, "  time  0 s: one rank alone sends nothing"
+        return title, "  time  0 s: a single rank sends nothing"
     factor = bus_factor(query.operation, ranks)
     rate = query.size / seconds
     figures = {

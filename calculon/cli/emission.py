@@ -47,7 +47,7 @@ def check_launch_file(path: str, dialect: "Dialect", patches: str = "") -> None:
         raise SpecError(path, Problem("", "a file", "a folder", "name a file in it"))
     if patches and Path(path).resolve() == Path(patches).resolve():
         hint = "write another file, look at it, and move it into place"
-        raise SpecError(path, Problem("", "a file of its own", "the file that is read", hint))
+        raise SpecError(path, Problem("", "a separate file", "the file that is read", hint))
     if _language(path, dialect.suffix) not in (dialect.suffix, _language(patches, dialect.suffix)):
         wanted = f"a name such as run{dialect.suffix}, in which {dialect.title} is written"
         raise SpecError(path, Problem("", wanted, Path(path).suffix.lower()))

@@ -528,7 +528,7 @@ def check_log(target: str, arguments: argparse.Namespace) -> None:
         for one in value if isinstance(value, (list, tuple)) else [value]:
             if isinstance(one, str) and one and Path(one).resolve() == place:
                 found = "an input or output of that name"
-                raise SpecError(target, Problem("", "a log file of its own", found))
+                raise SpecError(target, Problem("", "a separate log file", found))
 
 
 def add_specs(parser: Parser, model: str, metavar: str) -> None:
@@ -571,7 +571,5 @@ def check_outputs(
         check_output(output, suffixes)
         place = Path(output).resolve()
         if place in taken:
-            raise SpecError(
-                output, Problem("", "a file of its own", f"{taken[place]} of that name")
-            )
+            raise SpecError(output, Problem("", "a separate file", f"{taken[place]} of that name"))
         taken[place] = "another output"

@@ -577,7 +577,7 @@ def refused(preset: Preset, value_of: Callable[[str], Any]) -> Iterator[tuple[Li
     for limit in preset.limits:
         if not limit.that.value(value_of):
             given = ", ".join(f"{n}={plain(value_of(n))}" for n in limit.that.names)
-            wanted = f"{limit.that.text}, as {preset.name} needs it"
+            wanted = f"a combination that {preset.name} runs"
             yield limit, Problem(limit.that.names[0], wanted, given, limit.why)
 
 

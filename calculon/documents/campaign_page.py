@@ -278,7 +278,7 @@ def _groups(parts: list[Data], total: float) -> Iterator[list[Data]]:
 
 
 def _limit(one: Data, low: float, high: float) -> Styled:
-    """Say if a limit is kept, and if an end of the interval (relative to the value) changes that."""
+    """Say if a limit is met, and if an end of the interval (relative to the value) changes that."""
     if one["met"]:
         over = one["value"] * high - one["limit"]
         end = (
@@ -286,11 +286,11 @@ def _limit(one: Data, low: float, high: float) -> Styled:
             if over > 0
             else ""
         )
-        said, style = f"Keeps {one['in_words']}.", ""
+        said, style = f"Meets {one['in_words']}.", ""
     else:
         left = one["limit"] - one["value"] * low
         end = (
-            f"The fast end of the interval keeps it by {amount(left, one['unit'])}."
+            f"The fast end of the interval meets it by {amount(left, one['unit'])}."
             if left >= 0
             else ""
         )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from calculon.base.display import Tabular, columns_of, draw_result
+from calculon.base.display import Tabular, WithMfu, columns_of, draw_result
 from calculon.base.frozen import dataclass
 from calculon.base.records import columns
 from calculon.base.units import Array, Unit
@@ -147,7 +147,7 @@ class SideBySide(Tabular):
 
 
 @dataclass(frozen=True)
-class Comparison(SideBySide):
+class Comparison(SideBySide, WithMfu[Array]):
     """Two or more results, compared with the first.
 
     Attributes:
@@ -215,10 +215,8 @@ class Comparison(SideBySide):
             if any(c.name in r.stats for r in self.results)
         ]
 
-    @property
-    def mfu(self) -> Array:
-        """Model FLOP utilization (MFU) of each result as a fraction, as on its page; NaN in edition ``sc23``."""
-        return np.array([result.mfu or math.nan for result in self.results])
+    def _statistic(self, name: str) -> Array:
+        return np.array([result.stats.get(name) for result in self.results], float)
 
     @property
     def equal(self) -> list[Line]:

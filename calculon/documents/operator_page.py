@@ -56,7 +56,7 @@ _PARTS = {
 _KINDS = (
     ("time", "Time", TIMES),
     ("flops", "Arithmetic", COUNTS),
-    ("bytes", "Tier-1 traffic", SIZES),
+    ("bytes", "Memory traffic", SIZES),
 )
 _HELD = [Quantity("weights", ("weights",), SIZES), Quantity("saved", ("saved",), SIZES)]
 _SENT = [

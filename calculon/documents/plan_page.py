@@ -277,7 +277,7 @@ class _PlanPage:
             return None
         blocks: list[Block] = [self._table(plans, digits)]
         tie = self.answer["tie"]
-        blocks.append(f"Not distinguishable from the best by measured runs: {self._tie(tie)}")
+        blocks.append(f"Too close to the best to call, judging by measured runs: {self._tie(tie)}")
         if tie["plans"] > 1:
             blocks.append(dim(f"{WHY_TIED}."))
         return Section(
@@ -287,13 +287,13 @@ class _PlanPage:
     def _tie(self, tie: Plain) -> str:
         """Return the number of plans that are not distinguishable from the best, and the simplest of them."""
         if tie["plans"] == 1:
-            return "none but the best."
+            return "none."
         said, simplest = f"{tie['plans']} plans", tie["simplest"]
         if simplest["execution"] == self.plans["0"]["execution"]:
             return f"{said}; the best is the simplest."
         slower = _percent(self._longer(simplest)).removeprefix("+")
         words = ", ".join((degrees_words(simplest["execution"]), *self._changed(simplest)))
-        return f"{said}; the simplest ({slower} slower as predicted): {words}."
+        return f"{said}; the simplest (predicted {slower} slower): {words}."
 
     def _table(self, plans: Sequence[Plain], digits: Digits) -> Table:
         columns = (

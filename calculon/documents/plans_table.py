@@ -30,13 +30,13 @@ _WORDS: Mapping[str, str] = {
 """Legend of the abbreviations of plans."""
 
 _COLUMNS: Mapping[str, str] = {
-    "memory": "GiB: needed of the tier-1 memory",
+    "memory": "GiB: memory needed",
     "fits": "fits: probability of fitting in memory",
     "interval": "90 %: interval of the time",
     "share": "MFU: share of peak, without masked keys if the kernel skips them",
     "rate": "seq/s: sequences per second",
     "each": "/proc: per processor",
-    "tie": f"{TIED}: not distinguishable from the fastest by measured runs of similar plans",
+    "tie": f"{TIED}: too close to the fastest to call, judging by measured runs of similar plans",
 }
 """Legend of columns, by key."""
 

@@ -23,7 +23,7 @@ from calculon.declarations.origin import note_on
 from calculon.declarations.packing import Packing
 from calculon.declarations.plan_words import choices_words, degrees_words, plan_words
 from calculon.declarations.presets import find_preset
-from calculon.declarations.statistics import CorrectedStats
+from calculon.declarations.statistics import MEMORIES, CorrectedStats
 from calculon.documents.batch_page import batch_page
 from calculon.documents.campaign_page import campaign_page
 from calculon.documents.charts.sweep_chart import with_unit
@@ -246,9 +246,9 @@ def _system(one: System) -> Document:
             {"figure": f"{part} {name}", "value": f"{engine.peak / 1e12:,.4g} TFLOP/s"}
             for name, engine in engines.items()
         ]
-    for tier, memory in enumerate((one.mem1, one.mem2), start=1):
+    for name, memory in zip(MEMORIES, (one.mem1, one.mem2), strict=True):
         size = f"{capacity(memory.capacity)} at {bandwidth(memory.bandwidth)}"
-        rows.append({"figure": f"memory, tier {tier}", "value": size})
+        rows.append({"figure": name, "value": size})
     for number, network in enumerate(one.networks):
         joined = f"{network.size:,} processors at {bandwidth(network.bandwidth)}"
         rows.append({"figure": f"network {number}", "value": joined})

@@ -28,7 +28,7 @@ SHOWN = 0.005
 _MIN_GAIN = 1e-3
 """Smallest relative gain by another plan that is listed."""
 
-KINDS = {"run": "The run", "hardware": "Hardware", "use": "How well it is used"}
+KINDS = {"run": "The run", "hardware": "Hardware", "use": "Efficiencies"}
 """Titles of the kinds of figures (:data:`calculon.advise.elasticities.KINDS`), in the order of the page."""
 
 HARDWARE = "hardware"
@@ -269,7 +269,7 @@ class _SensitivityPage:
     def _notes(self) -> Iterator[str]:
         """Yield the number of figures without a row, and the sum of the elasticities."""
         if small := sum(not self._large(row) for row in self.rows):
-            yield f"{counted(small, 'more figure')} with less than {100 * SHOWN * self.least:.2g} %."
+            yield f"{counted(small, 'more figure')} with an effect below {100 * SHOWN * self.least:.2g} %."
         if idle := self.found.without_effect:
             named = ", ".join([one for one in idle if not one.startswith(_TYPED)][:_MAX_IDLE])
             more = f", among them {named}" if named else ""
@@ -391,8 +391,10 @@ def break_even_section(
     blocks.append(Grid(("left", "right", "right"), rows) if rows else "None of them.")
     paths = (one.figure.path for one in analysis.break_evens if one.value is None)
     if never := ", ".join(names.get(path, path) for path in paths):
-        blocks.append(dim(f"Not between 1/16 and 16 times: {never}."))
-    return Section(f"As good as {analysis.rival}", tuple(blocks), "with one figure alone at")
+        blocks.append(dim(f"No such value between 1/16 and 16 times today's: {never}."))
+    return Section(
+        f"As good as {analysis.rival}", tuple(blocks), "value of a single figure that is sufficient"
+    )
 
 
 def _length(run: Plain) -> str:

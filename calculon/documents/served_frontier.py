@@ -101,7 +101,7 @@ def _none(result: DeploymentSearch) -> str:
     if result.why.needed is not None:
         return "none fits in memory"
     return (
-        "none keeps the limits" if result.why.reason == "limits" else "no split divides the model"
+        "none meets the limits" if result.why.reason == "limits" else "no split divides the model"
     )
 
 

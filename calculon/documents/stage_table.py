@@ -60,7 +60,7 @@ def stages_section(
     paired = any(stage["hidden_time"] for stage in stages)
     passes = ("forward", "backward", *["hidden"] * paired)
     used = (f"of {digits.capacity(capacity)}",) if capacity else ()
-    titles = ("", "", *passes, *["together"] * bool(links), "tier 1", *used, "time of a microbatch")
+    titles = ("", "", *passes, *["together"] * bool(links), "memory", *used, "time of a microbatch")
     folded = folded_words(stages)
     row, longest = "rank" if folded else "stage", max(map(stage_time, stages))
     rows: list[tuple[Cell, ...]] = []

@@ -3,25 +3,24 @@
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any
 
 from calculon.advise.fixes import Fix
+from calculon.advise.in_words import change_in_words
 from calculon.advise.stage_needs import StageNeed
 from calculon.advise.why import Why
 from calculon.base.errors import in_words
 from calculon.base.units import GIB, chance
-from calculon.declarations.execution import Execution
-from calculon.declarations.fields import optional_defaults
 from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.origin import stated_name
 from calculon.declarations.plan_words import plan_words
 from calculon.declarations.presets import plain
-from calculon.declarations.statistics import RISK
+from calculon.declarations.statistics import MEMORIES, RISK
 from calculon.documents.confidence import risk_words
 from calculon.documents.estimate_result import result_of
 from calculon.documents.page import GROUP_COLORS, PARTS
 from calculon.documents.page_title import titled
 from calculon.documents.result import Result
+from calculon.plan.plan import all_fields
 from calculon.render.bars import Bar, Share
 from calculon.render.digits import WITHOUT_INTERVAL, Digits
 from calculon.render.document import Block, Cell, Document, Grid, Section, bold, dim, headed
@@ -40,8 +39,6 @@ _ANOTHER = {
     "batch_size": "another batch: compared by the time of a sample",
     "num_procs": "other processor count",
 }
-
-_DEFAULTS = optional_defaults(Execution)
 
 
 def why_page(analysis: Why) -> Document:
@@ -78,7 +75,11 @@ class _WhyPage:
 
     def running(self, result: Result) -> Iterator[Section]:
         """Yield the sections for an execution that runs."""
-        yield from (self._time(result), self._free_memory(), self._better(), self._options())
+        yield self._time(result)
+        yield self._free_memory()
+        if self.found.fits is not None and self.found.fits < 1 - RISK:
+            yield self._safer()
+        yield from (self._better(), self._options())
 
     def broken(self) -> Iterator[Section]:
         """Yield the sections for an execution that cannot run."""
@@ -112,7 +113,7 @@ class _WhyPage:
         rest = f"{len(short)} of {len(self.found.stages)} stages exceed the memory"
         rest += f": {least} at least" if len(short) > 1 else ""
         columns = {"needed": lambda one: gib(one.needed[tier - 1]), "too much": excess}
-        return self._memory(tier, f"Tier-{tier} memory", remark, columns, rest)
+        return self._memory(tier, MEMORIES[tier - 1].capitalize(), remark, columns, rest)
 
     def _free_memory(self) -> Section:
         """Return the free memory of every stage."""
@@ -173,18 +174,26 @@ class _WhyPage:
         remark = f"fewest changes first, then the smallest{risky}{last}"
         return _section("What would make it fit", remark, self._changes(found, "slower"))
 
+    def _safer(self) -> Section:
+        """Return the changes that lower the risk of running out of memory to the accepted one."""
+        found, title = self.found.proposals, "What would make it fit"
+        remark = f"with a risk of running out of at most {chance(RISK)}"
+        if not found:
+            return _section(title, remark, "nothing that was tried")
+        return _section(title, remark, self._changes(found, "against now"))
+
     def _changes(self, several: Sequence[Fix], title: str) -> Grid:
         """Return a table of changes with their memory and time, each followed by its consequences."""
         rows: list[tuple[Cell, ...]] = []
         known = any(one.fits is not None for one in several)
         for one in several:
-            changes = "\n".join(self._change(name, value) for name, value in one.changes.items())
+            changes = "\n".join(self._change(one, name) for name in one.changes)
             memory, time = self.digits.gib(one.memory[0]), self.digits.duration(one.total_time)
             longer = percent_more(one.longer) if one.longer else "fastest of these"
             fits = "" if one.fits is None else chance(one.fits)
             rows.append((changes, memory, *[fits] * known, time, longer))
-            follows = [f"{name}={plain(value)}" for name, value in one.follows.items()]
-            notes = [f"with {', '.join(follows)}"] if follows else []
+            follows = self._following(one)
+            notes = [f"with {follows}"] if follows else []
             notes += [f"unusual: {text}" for text in one.unusual]
             if one.asks_for_another:
                 notes.append(_ANOTHER[one.asks_for_another])
@@ -193,12 +202,19 @@ class _WhyPage:
         kinds = ("text", *["right"] * (3 + known))
         return headed(kinds, ("change", "memory", *["fits"] * known, "time", title), rows)
 
-    def _change(self, name: str, value: Any) -> str:
+    def _change(self, fix: Fix, name: str) -> str:
+        """Return a change in words, and the field that states it."""
+        value = plain(fix.changes[name])
         if name in self.found.unread:
-            return f"{name}={plain(value)}"
-        # Edition sc23 leaves fields at their defaults out.
-        before = self.fields.get(name, _DEFAULTS.get(name))  # edition sc23 leaves defaults out
-        return f"{name} {plain(before)} -> {plain(value)}"
+            return f"{name}={value}"
+        before = all_fields(self.found.execution)
+        words = change_in_words(before, {**before, name: fix.changes[name]}, [name])
+        return words if name in words else f"{words} ({name}={value})"
+
+    def _following(self, fix: Fix) -> str:
+        """Return the number of replicas that follows from the changes of a fix; empty if it stays the same."""
+        before = {**all_fields(self.found.execution), **fix.changes}
+        return change_in_words(before, {**before, **fix.follows}, [])
 
     def _time(self, result: Result) -> Section:
         """Return the largest parts of the time."""
@@ -219,7 +235,7 @@ class _WhyPage:
         if not found:
             return _section("What would be faster", "no change of one or two fields")
         words = ", and the best two" if len(found) > 1 else "; no pair saves more"
-        table = self._changes(found, "against now")
+        table = self._changes(found, "vs. now")
         return _section("What would be faster", f"the best change{words}", table)
 
     def _options(self) -> Section:
@@ -234,9 +250,9 @@ class _WhyPage:
             option = f"{one.field}={plain(one.value)}"
             note = _needed(one.reason) or _risk(one.fits)
             rows.append((option, plain(one.without), time, memory, dim(note)))
-        titles = ("option", "set back to", "time", "memory", "")
+        titles = ("option", "reset to", "time", "memory", "")
         grid = headed(("left", "left", "right", "right", "text"), titles, rows)
-        return _section(title, "each set back by itself", grid)
+        return _section(title, "each reset separately", grid)
 
 
 def _section(title: str, remark: str, *blocks: Block) -> Section:

@@ -90,8 +90,8 @@ LEGEND = (
     "TP.PP.DP: tensor, pipeline and data parallelism; v: chunks per stage; mbs: microbatch; rec: recomputation "
     "(attn: of attention only); TP comm: ar all-reduce, p2p all-reduce, split between stages (p2p_rs_ag), "
     "sp sequence parallelism (rs_ag), +ring or +pipe overlapped; on: S optimizer sharding, R gather "
-    "again, O overlapped data parallelism, w/a/o weights, activations, optimizer offloaded; GiB: needed of the "
-    "tier-1 memory; /proc: samples/s per processor, for several counts"
+    "again, O overlapped data parallelism, w/a/o weights, activations, optimizer offloaded; GiB: memory "
+    "needed; /proc: samples/s per processor, for several counts"
 )
 """Legend of the short columns."""
 

@@ -344,7 +344,7 @@ def basis(of_class: ServedClass, ranges: Mapping[str, FigureRange]) -> str:
         count = f"{one.class_rows:,} of {one.rows:,}"
         said.append(f"{count} {published}of {FIGURES[name]}{queue} ({further})")
     words = of_class.in_words
-    return f"{words[0].upper()}{words[1:]}: this class has {', '.join(said)}."
+    return f"{words[0].upper()}{words[1:]}: {', '.join(said)}."
 
 
 def _sources(count: int) -> str:

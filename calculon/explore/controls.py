@@ -24,6 +24,7 @@ from calculon.explore.serving.served_words import DEPLOYMENT, REQUESTS
 from calculon.explore.serving.serving_controls import adjusted_deployment, serving_controls
 from calculon.explore.view_names import SERVING
 from calculon.explore.view_part import html
+from calculon.hardware.system import System
 from calculon.plan.columns import field_of
 from calculon.render.texts import bandwidth, capacity, counted, token_count
 
@@ -103,14 +104,22 @@ def _question_words(question: Question) -> Mapping[str, str]:
         if kind in system.datatypes
         else "no rate of"
     )
-    node = f", {system.node:,} in a node" if system.node > 1 else ""
     notes = "".join(f"; {note}" for note in machine_notes(system.provenance.to_dict()))
     return {
         "model": f"{scaled(parameter_count(model), digits=1)} parameters{active}, {counted(model.num_blocks, 'block')}",
         "system": f"{rate} {kind}, {capacity(system.mem1.capacity)} at "
-        f"{bandwidth(system.mem1.bandwidth)}{node}{notes}",
+        f"{bandwidth(system.mem1.bandwidth)}{_networks(system)}{notes}",
         "batch": f"{counted(question.batch_size, 'sequence')} of {model.seq_size:,} = {scaled(tokens)} tokens a step",
     }
+
+
+def _networks(system: System) -> str:
+    """Describe the size of a node, and the rates inside and between nodes."""
+    inner, *others = system.networks
+    kind = "PCIe at " if system.link(0).kind == "pcie" else ""
+    rates = [f"{kind}{bandwidth(inner.bandwidth)} inside"]
+    rates += [f"{bandwidth(one.bandwidth)} between nodes" for one in others[:1]]
+    return f", nodes of {system.node:,} ({', '.join(rates)})" if system.node > 1 else ""
 
 
 def _control(state: State, one: Choice, choices: Choices | None) -> Control:

@@ -50,11 +50,12 @@ class System(Displayed):
     unknown_keys: ClassVar[str] = "warning"
     silent_keys: ClassVar[tuple[str, ...]] = ("about",)
     overlays: ClassVar[bool] = True
+    base_hint: ClassVar[str] = 'a system of the catalog, such as "base": "h100", fills in the rest'
 
     matrix: dict[str, Engine] = declare("matrix engine by datatype", choices=tuple(DATATYPE_BYTES))
     vector: dict[str, Engine] = declare("vector engine by datatype", choices=tuple(DATATYPE_BYTES))
-    mem1: Memory = declare("tier-1 memory, next to the engines (HBM)")
-    mem2: Memory = declare("tier-2 memory, for offloading")
+    mem1: Memory = declare("memory of a processor (HBM)")
+    mem2: Memory = declare("host memory, for offloading")
     processing_mode: str = declare(
         "combination of arithmetic and memory time of a layer: the larger of the two, or their sum",
         choices=("roofline", "no_overlap"),

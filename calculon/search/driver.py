@@ -101,7 +101,7 @@ def search(
     Examples:
         >>> found = search("megatron-22B", 8, "a100_80g", 4, top=2)
         >>> found
-        <SearchResult: 193,496 executions, 156,682 feasible, best sample_rate 5.69623>
+        <SearchResult: 193,496 executions, 156,682 feasible, best sample_rate 5.69623 samples/s>
         >>> search("llama-3-8b", 64, "h100", tp=2).best.execution.tensor_par
         2
     """

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, overload
 
 import numpy as np
 
-from calculon.base.display import Tabular, draw_result
+from calculon.base.display import WithMfu, draw_result
 from calculon.base.errors import Infeasible, Problem, SpecError, in_words
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array
@@ -35,7 +35,7 @@ FRONT = ("sample_rate", "proc_mem_tier1_cap_req")
 
 
 @dataclass(frozen=True)
-class SearchResult(Tabular):
+class SearchResult(WithMfu[Array]):
     """The best executions of a space, best first: a sequence of estimates that are created on access.
 
     Attributes:
@@ -269,10 +269,8 @@ class SearchResult(Tabular):
         """
         return draw_result(self, "pareto", interactive=interactive, x=x, y=y)
 
-    @property
-    def mfu(self) -> Array:
-        """Model FLOP utilisation of each execution as a fraction, as :attr:`calculon.Evaluation.mfu`."""
-        return self.evaluation.mfu
+    def _statistic(self, name: str) -> Array:
+        return self.evaluation._statistic(name)
 
     def table(self) -> dict[str, Array]:
         """Return fields, statistics, interval of the time, and inputs by name: a row for each execution, best first."""
@@ -289,7 +287,9 @@ class SearchResult(Tabular):
         if len(self):
             best = self.objectives[0]
             value = float(best.value(self.scores[0][0]))
-            text += f", best {best.statistic.name} {value:.6g}"
+            text += (
+                f", best {best.statistic.name} {value:.6g} {best.statistic.unit.symbol}".rstrip()
+            )
         return f"<SearchResult: {text}>"
 
 

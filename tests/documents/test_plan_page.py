@@ -161,7 +161,7 @@ def test_the_simplest_of_equally_fast_plans_says_what_it_costs():
     assert simplest["execution"] != best["execution"]
     longer = simplest["stats"]["total_time"] / best["stats"]["total_time"] - 1
     assert 0 < longer <= MAX_TIED
-    words = f"the simplest ({100 * longer:.0f} % slower as predicted): "
+    words = f"the simplest (predicted {100 * longer:.0f} % slower): "
     assert words in flat(drawn(plan_page(found)))
 
 

@@ -11,7 +11,7 @@ from calculon.advise.answer import Answer, answer, fastest_plan, space_of
 from calculon.advise.ask import Question
 from calculon.advise.candidate import COLUMNS, Candidate, price_as_dict
 from calculon.advise.runs.run_details import carbon_details
-from calculon.base.display import Tabular, columns_of, draw_result
+from calculon.base.display import WithMfu, columns_of, draw_result
 from calculon.base.errors import Problem, SpecError, nearest
 from calculon.base.frozen import dataclass
 from calculon.base.records import columns, only_values
@@ -199,7 +199,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class FleetAnswer(Tabular):
+class FleetAnswer(WithMfu[Array]):
     """Machines and numbers of processors for a run, compared.
 
     Attributes:
@@ -375,7 +375,7 @@ class FleetAnswer(Tabular):
         asked = {one["field"] for one in self._limits}
         tried = {}
         if DEADLINE in asked:
-            tried["cheapest in time"] = self.in_time
+            tried["cheapest that meets the deadline"] = self.in_time
         if asked - {DEADLINE}:
             tried["fastest within the budget"] = self.in_budget
         found = []
@@ -391,7 +391,9 @@ class FleetAnswer(Tabular):
         if self.further is not None:
             days, usd = _of(self.further, "days"), self.further.figures["usd"]
             money = "" if usd is None else f", {scaled(usd, digits=2)} USD"
-            found.append(f"{point_name(self.further)} would be in time: {days:,.1f} d{money}")
+            found.append(
+                f"{point_name(self.further)} would meet the deadline: {days:,.1f} d{money}"
+            )
         return tuple(found)
 
     @property
@@ -473,11 +475,9 @@ class FleetAnswer(Tabular):
     def _specs(one: Question) -> dict[str, Any]:
         return question(one.model, one.system, CORRECTED, one.preset)
 
-    @property
-    def mfu(self) -> Array:
-        """Model FLOP utilisation of the plan of each row of the table, as :attr:`calculon.Estimate.mfu`."""
+    def _statistic(self, name: str) -> Array:
         plans = (one.plan for one in self.points)
-        return np.array([np.nan if one is None else one.mfu for one in plans], float)
+        return np.array([np.nan if one is None else one.stats[name] for one in plans], float)
 
     def table(self) -> dict[str, list[Any]]:
         """Return a row for each machine and count: figures of its run, fields and statistics of its plan.

@@ -10,7 +10,7 @@ from calculon import inputs
 from calculon.advise.runs.run_of_plan import campaign
 from calculon.advise.runs.training_run import TrainingRun
 from calculon.architecture.parameters import active_count
-from calculon.base.display import Tabular, columns_of
+from calculon.base.display import WithMfu, columns_of
 from calculon.base.errors import Infeasible, Problem, SpecError
 from calculon.base.frozen import dataclass
 from calculon.campaign.goals import CHINCHILLA, Interval
@@ -63,7 +63,7 @@ class Optimum:
 
 
 @dataclass(frozen=True)
-class LargestModel(Tabular):
+class LargestModel(WithMfu[float | None]):
     """The largest model that a fleet trains in some days, by each law.
 
     Attributes:
@@ -122,10 +122,8 @@ class LargestModel(Tabular):
             "nearest": {"parameters": _parameters(run.model), "run": run.to_dict()},
         }
 
-    @property
-    def mfu(self) -> float | None:
-        """Model FLOP utilisation of a step of the nearest model, as :attr:`calculon.Estimate.mfu`."""
-        return self.nearest.mfu
+    def _statistic(self, name: str) -> float | None:
+        return self.nearest.main.estimate.stats.get(name)
 
     def table(self) -> dict[str, list[Any]]:
         """Return a row for each ``law``: ``parameters``, ``tokens`` and ``tokens_per_parameter``, and ``loss`` by LAW.

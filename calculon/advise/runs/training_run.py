@@ -18,7 +18,7 @@ from calculon.advise.runs.run_parts import RunPart, parts_of
 from calculon.advise.sensitivity_of_case import largest, run_sensitivity
 from calculon.advise.sensitivity_result import Sensitivity
 from calculon.architecture.parameters import active_count
-from calculon.base.display import Tabular, columns_of, draw_result
+from calculon.base.display import WithMfu, columns_of, draw_result
 from calculon.base.errors import Infeasible
 from calculon.base.frozen import dataclass
 from calculon.base.records import only_values
@@ -51,7 +51,7 @@ _NESTED = ("execution", "rollout")
 
 
 @dataclass(frozen=True)
-class TrainingRun(Tabular):
+class TrainingRun(WithMfu[float | None]):
     """A whole training run.
 
     Attributes:
@@ -197,10 +197,8 @@ class TrainingRun(Tabular):
             "assumed": self.assumed,
         }
 
-    @property
-    def mfu(self) -> float | None:
-        """Model FLOP utilisation of a step of the longest part; ``figures["mfu_effective"]`` is that of the run."""
-        return self.main.estimate.mfu
+    def _statistic(self, name: str) -> float | None:
+        return self.main.estimate.stats.get(name)
 
     def table(self) -> dict[str, list[Any]]:
         """Return a row for each part, in their order, with fields and statistics of its execution.

@@ -48,8 +48,10 @@ class Gpu(NamedTuple):
     borrowed: Mapping[str, Mapping[str, float]]
 
 
-_PYTORCH = "FlashAttention-2, which PyTorch and Transformer Engine run on an A100"
-_ENGINE = "that of cuDNN, which Transformer Engine takes on Hopper and Blackwell; PyTorch runs FlashAttention-2"
+_PYTORCH = "FlashAttention-2, which PyTorch and Transformer Engine use on an A100"
+_ENGINE = (
+    "cuDNN, which Transformer Engine uses on Hopper and Blackwell; PyTorch uses FlashAttention-2"
+)
 _H100 = {name: {"H100-SXM5-80GB": 1.0} for name in ("flash2", "flash3", "cudnn")}
 
 GPUS: Mapping[str, Gpu] = {
@@ -532,7 +534,7 @@ def _sources_of_filled(
             if len(rows) and getattr(kernels[name], of_kernel).fills_values:
                 names = ", ".join(sorted(set(rows.source)))
                 result[f"{PATH}.*.kernels.{name}.{of_kernel}.fills_values"] = (
-                    f"nearer to {len(rows)} measured kernels of systems/measured/attention.csv: {names}"
+                    f"closer to {len(rows)} measured kernels of systems/measured/attention.csv: {names}"
                 )
     return result
 
@@ -543,11 +545,11 @@ def _sources(
     """Return the sources of each kernel's constants."""
     result = {
         f"{PATH}.*.law": "Dao 2023, arXiv:2307.08691, sections 3.1 and 3.2: tiles of queries over multiprocessors",
-        f"{PATH}.*.multiprocessors": "NVIDIA's whitepaper or data sheet of the architecture: those that are enabled",
+        f"{PATH}.*.multiprocessors": "NVIDIA's whitepaper or datasheet of the architecture: enabled multiprocessors",
     }
     for name in sorted(kernels):
         if name in OLDER:
-            text = f"flash2, slower {_OLDER_SOURCES[name]}"
+            text = f"flash2 slowed down {_OLDER_SOURCES[name]}"
         else:
             rows = measured[name].rows
             names = ", ".join(sorted(set(rows.source)))
@@ -564,13 +566,13 @@ def _assumed(
     """Return the assumptions that no measurement supports."""
     result = [f"{PATH}.*.default: {GPUS[gpu].why}"]
     if "float8" in system.matrix:
-        text = "runs attention in 16 bits: half the share of twice the peak"
+        text = "attention runs in 16 bits: half the share of twice the peak"
         result.append(f"{PATH}.float8.*: {text}")
     if lent := [name for name in sorted(kernels) if few.get(name, 0) < MIN_SMALL]:
         names = ", ".join(lent)
-        text = f"of {names} those of the kernel that was measured with few tiles and short calls"
+        text = f"for {names}, as the kernel that was measured with few tiles and short calls"
         result.append(f"{PATH}.*.tail, {PATH}.*.start, {PATH}.*.sustained: {text}")
     if "triton" in kernels and not gpu.startswith("A100"):
-        text = "as much slower than flash2 as on an A100"
+        text = "slower than flash2 by the same ratio as on an A100"
         result.append(f"{PATH}.*.flash1.*, {PATH}.*.triton.*: {text}")
     return result

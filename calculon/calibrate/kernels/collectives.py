@@ -70,9 +70,7 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
         keys = ", ".join(sorted(measured.source.unique()))
         sources[path] = f"fitted to systems/measured/collectives.csv: {keys}"
         if source_gpu != gpu:
-            assumed.append(
-                f"{path}: shares of the port and latencies of {source_gpu}, whose table is used"
-            )
+            assumed.append(f"{path}: port shares and latencies measured on {source_gpu}")
         rows.append(seen)
     if not laws:
         return None

@@ -127,11 +127,11 @@ def _attention(table: pd.DataFrame, gpu: str, _: System) -> KernelFit | None:
     text = f"fitted to {len(rows)} measured kernels ({kernels}) of systems/measured/attention.csv: {used}"
     paths = f"{PATH}.decode_attention.*, {PATH}.attention_floor"
     assumed = (
-        f"{paths}: kernels of other engines and caches in 8 bits are as fast for their bytes as these ({kernels}, 16 "
+        f"{paths}: kernels of other engines, and 8-bit caches, take the same time per byte as these ({kernels}, 16 "
         "bits, heads of 128)"
     )
     if name != gpu:
-        assumed += f"; they are those of {name}, as the one kernel measured on {gpu} is slower than other engines'"
+        assumed += f"; values of {name}, because the only kernel measured on {gpu} is slower than in other engines"
     return (
         {"attention_floor": floor, "decode_attention": stated},
         {f"{PATH}.attention_floor": text, f"{PATH}.decode_attention.*": text},
@@ -195,12 +195,12 @@ def _reduce(table: pd.DataFrame, gpu: str, system: System) -> KernelFit | None:
     share = rounded(share, _DIGITS)
     latencies = [rounded(one, _DIGITS) for one in np.cumsum(steps).tolist()]
     used = ", ".join(sorted(rows.source.unique()))
-    text = f"fitted to {len(rows)} all-reduces up to 4 MiB in graphs of systems/measured/collectives.csv: {used}"
+    text = f"fitted to {len(rows)} all-reduces up to 4 MiB in CUDA graphs, systems/measured/collectives.csv: {used}"
     if strange.any():
         count = int(strange.sum())
-        text += f"; {count} that took longer than two larger messages did not count"
+        text += f"; {count} that took longer than two larger messages excluded"
     path = f"{PATH}.small_reduce.*"
-    assumed = [] if name == gpu else [f"{path}: those of {name}, whose links are the same"]
+    assumed = [] if name == gpu else [f"{path}: as {name}, which has the same links"]
     stated = {"latency": [list(pair) for pair in zip(map(int, ranks), latencies, strict=True)]}
     constants = np.array([*np.diff(latencies, prepend=0.0), share])
     return (

@@ -80,7 +80,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         check_launch_file(output, dialect, arguments.patch or "")
         # Compare resolved paths: "./run.sh" and "run.sh" are one file.
         if Path(output).resolve() == Path(split(source)[0]).resolve():
-            raise SpecError(output, Problem("", "a file of its own", "an input of that name"))
+            raise SpecError(output, Problem("", "a separate file", "an input of that name"))
     before = ""
     if arguments.patch:
         before, text, note = _patched(arguments, dialect)

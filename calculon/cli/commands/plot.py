@@ -308,7 +308,7 @@ KINDS = (
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
-        "Draw a picture: PNG, SVG or PDF, by the suffix of the output. Equal data give equal files.",
+        "Draw a picture: PNG, SVG or PDF, by the suffix of the output. The same data always give the same file.",
         "\n".join(kind.examples.partition("\n")[0] for kind in KINDS),
     )
     below = parser.add_subparsers(

@@ -5,6 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from calculon.advise.infeasibility import why_none
+from calculon.declarations.origin import plain_name
+from calculon.declarations.statistics import MEMORIES
 from calculon.documents.charts.breakdown import parts_of_time, time_parts
 from calculon.documents.charts.stage_memory_chart import kinds_of, stage_memory
 from calculon.documents.charts.traffic_chart import traffic_chart
@@ -12,6 +14,7 @@ from calculon.documents.confidence import confidence_section
 from calculon.documents.page import PARTS as PARTS_OF_TIME
 from calculon.documents.page import estimate_page, time_section, traffic_degrees, traffic_section
 from calculon.documents.rank_group_table import groups_section
+from calculon.estimate.interval import MEASURED
 from calculon.explore.answers import Answers
 from calculon.explore.page_state import State
 from calculon.explore.plan.key_figures import key_figures, words_of
@@ -94,7 +97,7 @@ def _memory(state: State, answers: Answers) -> ViewPart | None:
     said += digits.left(-worst.over(1))
     sizes = [one.parts[0] for one in stages]
     kinds = kinds_of(sizes)
-    second = ["tier 2"] * any(one.needed[1] for one in stages)
+    second = [MEMORIES[1]] * any(one.needed[1] for one in stages)
     titles = ("stage", "blocks", *kinds, "sum", *second)
     rows = (
         (
@@ -119,7 +122,7 @@ def _memory(state: State, answers: Answers) -> ViewPart | None:
         ),
         chart=chart,
         key=True,
-        summary=f"Tier-1 memory by kind and stage: {said}.",
+        summary=f"Memory by kind and stage: {said}.",
         below=(_folded(table),),
     )
 
@@ -130,7 +133,7 @@ def _of_stage(state: State, number: int) -> str:
     return f"{there}#part-stage"
 
 
-def _sure(state: State, answers: Answers) -> ViewPart | None:
+def _confidence(state: State, answers: Answers) -> ViewPart | None:
     """Return the basis of the prediction interval, and similar measured runs."""
     result = answers.plan(state).brief
     if result is None or result.belief is None:
@@ -142,9 +145,18 @@ def _sure(state: State, answers: Answers) -> ViewPart | None:
         said += f"; {level} similar measured runs fell within {result.ends}"
     section = confidence_section(belief, memory=True)
     basis = dim(f"Based on {words(section.remark)}.")
+    separate = dim(_SEPARATE) if plain_name(answers.system(state).name) in MEASURED else ""
     return ViewPart(
-        title="Confidence of the prediction", blocks=(f"{said}.", basis, *section.blocks)
+        title="Confidence of the prediction",
+        blocks=(f"{said}.", basis, separate, *section.blocks),
     )
+
+
+_SEPARATE = (
+    "The kernels of this system were measured on its own processors. The same plan can therefore be a few percent "
+    "slower than on a similar system with lower rates (an H200 compared with an H100); such differences are smaller "
+    "than the interval."
+)
 
 
 def _traffic(state: State, answers: Answers) -> ViewPart | None:
@@ -159,10 +171,28 @@ def _traffic(state: State, answers: Answers) -> ViewPart | None:
     links = [f"{state.link()}#{_alternatives(one)}" for one in traffic_degrees(result)]
     return ViewPart(
         title="Traffic",
-        blocks=(section.remark, dim("Click a bar for other degrees of its parallelism.")),
+        blocks=(
+            section.remark,
+            *_over_pcie(state, answers),
+            dim("Click a bar for other degrees of its parallelism."),
+        ),
         chart=linked(chart, links),
         summary=f"Traffic of each kind of parallelism in a step: {words(section.remark)}.",
         below=(_folded(*section.blocks), *([replace(groups, opened=True)] if groups else [])),
+    )
+
+
+def _over_pcie(state: State, answers: Answers) -> tuple[Block, ...]:
+    """Return a note on tensor parallelism over PCIe, which is rarely used."""
+    estimate = answers.plan(state).estimate
+    assert estimate is not None
+    degree, system = estimate.execution.tensor_par, estimate.system
+    spanned = (i for i, one in enumerate(system.networks) if one.size >= degree)
+    if degree == 1 or system.link(next(spanned, 0)).kind != "pcie":
+        return ()
+    return (
+        "Tensor parallelism runs over PCIe. Its rates are those of cards below one switch that access each other's "
+        "memory directly; without peer-to-peer access (GeForce cards) it is slower than predicted.",
     )
 
 
@@ -196,6 +226,6 @@ PARTS = (
         name="changes", title="The effect of single changes", make=single_changes, later=True
     ),
     ViewPartKind(name="traffic", title="Traffic", make=_traffic, later=True),
-    ViewPartKind(name="sure", title="Confidence of the prediction", make=_sure, later=True),
+    ViewPartKind(name="sure", title="Confidence of the prediction", make=_confidence, later=True),
     ViewPartKind(name="whole", title="The whole page", make=_whole, later=True),
 )

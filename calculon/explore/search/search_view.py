@@ -272,9 +272,7 @@ def _splits(state: State, answers: Answers) -> ViewPart | None:
     shown_map = Heatmap(_searched(it, state), plans.shown.name, cells, smallest, terms, selected)
     good = len(shown_map.feasible)
     tied = any(plans.tied(rank) for rank in plans.ranks)
-    ties = (
-        "; ~: not distinguishable from the best by measured runs, as explained below the next table"
-    )
+    ties = "; ~: too close to the best to call, as explained below the next table"
     return ViewPart(
         title="Tensor against pipeline parallelism",
         blocks=(

@@ -284,8 +284,8 @@ ALGORITHMS = {
         pipelined, "phases inside and across in chunks, all networks busy together", "ring"
     ),
     "collnet": Algorithm(collnet, "pipelined, and the switches across reduce", "own"),
-    "pairwise": Algorithm(pairwise, "each rank to each other rank", "own"),
-    "rooted": Algorithm(pairwise, "the root to or from each other rank", "own"),
+    "pairwise": Algorithm(pairwise, "every rank to every other rank", "own"),
+    "rooted": Algorithm(pairwise, "the root to or from every other rank", "own"),
     "torus": Algorithm(torus, "rings along all axes of a torus together", "own"),
     "direct": Algorithm(direct, "one transfer", "own"),
     "measured": Algorithm(measured, "as measured on machines of this kind", "own"),

@@ -143,7 +143,9 @@ def _explain_skip(one: Request) -> Problem:
     length, window = one.execution.seq_length or one.model.seq_size, one.model.sliding_window
     hint = "the model has no sliding_window"
     if window:
-        hint = f"the model's sliding_window={window} reaches over whole documents, {length} tokens and less"
+        hint = (
+            f"the model's sliding_window={window} covers whole documents of at most {length} tokens"
+        )
     return Problem("cp_skip", wanted, "true", hint)
 
 

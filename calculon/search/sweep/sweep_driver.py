@@ -100,7 +100,7 @@ class _FieldsOf:
     models: Sequence[Any]
     systems: Sequence[System]
 
-    def __call__(self, plan: str) -> Mapping[str, Any]:
+    def __call__(self, plan: str | Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the fields; SpecError if they are not the same on all models and systems."""
         shapes = [inputs.model(one) for one in self.models]
         first, *others = (inputs.in_fields(plan, m, s) for m in shapes for s in self.systems)

@@ -49,12 +49,12 @@ class CausesRecord:
     unknown_keys: ClassVar[str] = "ignored"
 
     weights: float = number("reading weights")
-    cache: float = number("reading the cache")
+    cache: float = number("reading the KV cache")
     activations: float = number("reading and writing activations")
     arithmetic: float = number("arithmetic")
-    network: float = number("reductions and exchanges over the network")
-    floors: float = number("floors of kernels")
-    host: float = number("the host between passes")
+    network: float = number("network communication")
+    floors: float = number("kernel floors")
+    host: float = number("host between passes")
 
 
 QUANTITIES = tuple(one.name for one in spec_fields(RowRecord))

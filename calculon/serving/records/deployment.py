@@ -141,7 +141,7 @@ class Deployment(Pool):
         source="TensorRT-LLM, free_gpu_memory_fraction",
     )
     cache_offload: str = declare(
-        "destination of cached prefixes that do not fit into tier 1: "
+        "destination of cached prefixes that do not fit into memory: "
         + "; ".join(f"{name}: {words}" for name, words in OFFLOADS.items()),
         choices=tuple(OFFLOADS),
         default=NO_TIER,
@@ -218,7 +218,7 @@ class Deployment(Pool):
             return
         yield from Pool.contradictions(self)
         if self.prefill is not None and self.cache_offload != NO_TIER:
-            hint = "prefixes of a pool that only prefills are assumed to be in its tier 1"
+            hint = "prefixes of a pool that only prefills are assumed to be in its memory"
             yield Problem("cache_offload", NO_TIER, self.cache_offload, hint)
         if self.prefill is not None and self.batching == "static":
             hint = "a static batch is prefilled where it is decoded"

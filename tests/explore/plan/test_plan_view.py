@@ -236,3 +236,13 @@ def test_every_part_says_what_its_chart_shows():
             if part is not None and part.chart is not None:
                 assert part.summary.endswith("."), kind.name
                 assert "<table" in part.html + part.more
+
+
+@pytest.mark.parametrize(
+    ("system", "tensor_par", "noted"),
+    [("a100_80g_pcie", 4, True), ("a100_80g_pcie", 1, False), ("a100_80g_sxm", 4, False)],
+)
+def test_tensor_parallelism_over_pcie_has_a_note(system, tensor_par, noted):
+    plan = {**OWN.plan, "tensor_par": tensor_par}
+    part = made("traffic", State(model="gpt2-124M", system=system, procs=8, plan=plan))
+    assert ("over PCIe" in words(part)) is noted
