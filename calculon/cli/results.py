@@ -33,6 +33,7 @@ from calculon.documents.estimate_record import STATISTICS_OF
 from calculon.documents.estimate_result import result_of
 from calculon.documents.result import Document, Result
 from calculon.documents.waterfalls import Estimated
+from calculon.estimate.argument_order import is_system
 from calculon.estimate.estimate import Estimate, estimate
 from calculon.estimate.question import warn_of_differences
 from calculon.inputs import Changed, sources_in
@@ -111,14 +112,21 @@ def read_results(
 
 
 def _triples(texts: Sequence[str]) -> Sequence[str]:
-    """Return MODEL, plans and SYSTEM as one triple per plan; any other arguments unchanged.
+    """Return MODEL, plans and systems as one triple per plan and system; any other arguments unchanged.
 
-    Arguments are triples already if the first or last is a result: a triple, a file, or a named result.
+    Arguments are triples already if the first or last is a result: a triple, a file, or a named result. Several systems
+    are separate arguments or joined by commas.
     """
-    model, *plans, system = texts if len(texts) > 2 else ("", "")
-    if not plans or any(_may_be_result(one) for one in (model, system)):
+    model, *plans = texts
+    systems: list[str] = []
+    while len(plans) > 1 and is_system(plans[-1]) and not Path(plans[-1]).is_file():
+        systems = [*(one.strip() for one in plans.pop().split(",")), *systems]
+    if not systems and len(plans) > 1:
+        systems = [plans.pop()]
+    if not systems or any(_may_be_result(one) for one in (model, *systems)):
         return texts
-    return [f"{model},{in_blanks(one) if is_plan(one) else one},{system}" for one in plans]
+    words = [in_blanks(one) if is_plan(one) else one for one in plans]
+    return [f"{model},{plan},{system}" for plan in words for system in systems]
 
 
 def _may_be_result(text: str) -> bool:

@@ -195,7 +195,7 @@ class _SensitivityPage:
         rows = [row for row in self.rows if self._large(row)]
         kinds = {kind: [row for row in rows if row["kind"] == kind] for kind in KINDS}
         shown = {KINDS[kind]: some for kind, some in kinds.items() if some}
-        again = ", and with the plan searched again" if self.again else ""
+        again = ", and with the plan searched again (again)" if self.again else ""
         remark = f"elasticity, the change at both ends of a range{again}"
         grids = aligned([self._tornado(some) for some in shown.values()], _SHARED)
         for title, grid in zip(shown, grids, strict=True):
@@ -222,7 +222,8 @@ class _SensitivityPage:
     def _tornado(self, rows: Sequence[Plain]) -> Grid:
         """Return a row for each figure; narrow pages hide the bars, then the present values."""
         share = 100 * self.found.within.share
-        again = ("again", "again") if self.again and rows[0]["hardware"] else ()
+        ends = (f"again -{share:g} %", f"again +{share:g} %")
+        again = ends if self.again and rows[0]["hardware"] else ()
         titles = ("", "now", "elast.", f"-{share:g} %", f"+{share:g} %", *again)
         changes = (abs(one) for row in self.rows for one in self._changes(row))
         largest = max(changes, default=0.0)

@@ -80,7 +80,7 @@ def in_labels(text: str, names: Mapping[str, str] = _NO_NAMES, *, paths: bool = 
     >>> in_labels("pipeline_interleaving: expected 1")
     'Chunks per stage: expected 1'
     >>> in_labels("more networks[0].size, or another zero_stage (--set zero_stage=1)")
-    'more inner network: processors, or another sharded by replicas (ZeRO) (--set zero_stage=1)'
+    'more inner network: processors, or another sharding (ZeRO) (--set zero_stage=1)'
     """
     return "".join(
         piece if number % 2 else _labelled(piece, names, begins=not number, paths=paths)
@@ -97,7 +97,7 @@ def labelled_html(text: str, names: Mapping[str, str] = _NO_NAMES) -> str:
     r"""Return a text with labels as HTML, and command options as code.
 
     >>> labelled_html("Risk > 9 %"), labelled_html("another zero_stage (--set zero_stage=1)")
-    ('Risk &gt; 9\xa0%', 'another sharded by replicas (ZeRO) (<code>--set zero_stage=1</code>)')
+    ('Risk &gt; 9\xa0%', 'another sharding (ZeRO) (<code>--set zero_stage=1</code>)')
     """
     pieces = (
         f"<code>{escape(piece)}</code>"

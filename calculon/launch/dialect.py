@@ -143,7 +143,7 @@ class Reading:
         return result
 
     def _unknown_procs(self, found: str) -> SpecError:
-        hint = "set it with import-flags --procs N"
+        hint = "set it with calculon import-flags FILE --procs N"
         return SpecError(self.parsed.file, Problem("processors", "a number", found, hint))
 
     def setting(self, *names: str) -> Setting | None:
@@ -160,7 +160,7 @@ class Reading:
             return None
         needs = result.value.needs
         hint = (
-            f"set it with import-flags --env {needs}=VALUE"
+            f"set it with calculon import-flags FILE --env {needs}=VALUE"
             if needs
             else "write the value into the file"
         )

@@ -5,11 +5,14 @@ import warnings
 from collections.abc import Mapping
 
 from calculon.base.errors import Problem, SpecError, printable
+from calculon.declarations import catalog
 from calculon.declarations.decode import SpecWarning
 from calculon.declarations.files import STDIN, read_bytes
 from calculon.declarations.model import Model
+from calculon.declarations.origin import plain_name
 from calculon.launch.dialect import Launch, read
 from calculon.launch.dialects import read_launch, recognised, recognised_engine
+from calculon.launch.engines.engine_files import CHECKPOINT
 from calculon.launch.server import Server
 
 _LOST = "changes the result, and is not modelled"
@@ -122,6 +125,18 @@ def warn_of_other_model(path: str, launch: Launch, model: Model) -> None:
         warnings.warn(printable(words), SpecWarning, stacklevel=3)
 
 
+def warn_of_other_checkpoint(path: str, launch: Launch, model: Model) -> None:
+    """Warn if a script starts an engine for a catalog model other than the requested one; unknown names are ignored."""
+    stated = launch.stated.get(CHECKPOINT)
+    try:
+        name = "" if stated is None else catalog.exact("model", str(stated.value))
+    except SpecError:
+        return
+    if name not in ("", plain_name(model.name)):
+        words = f"{path}: it serves {stated.value}; {model.name} is used" if stated else ""
+        warnings.warn(printable(words), SpecWarning, stacklevel=3)
+
+
 def lost_settings(launch: Launch) -> str:
     """Return a warning that lists settings which the result does not include; empty if there are none.
 
@@ -134,4 +149,4 @@ def lost_settings(launch: Launch) -> str:
     more = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
     listed = ", ".join(names[:_MOST]) + more
     what = f"{listed}: {_LOST}" if not unknown else f"{listed}: not modelled, or unknown"
-    return f"{what} (calculon import-flags lists them)"
+    return f"{what} (calculon import-flags FILE lists them)"

@@ -200,8 +200,12 @@ def test_what_cannot_be_emitted_is_refused(refuses):
         ("--emit nemo:/tmp", "/tmp: expected a file, found a folder"),
         ("--emit torchtitan:run.toml", "run.toml: expected a name such as run.py"),
         ("--emit nemo -o -", "expected one output on standard output"),
+        ("--emit vllm", "expected a launcher of training"),
     ]
     refuses(QUESTION, rows)
+    other = ("plan", "llama3-8B", "64", "tpu_v5p", "--emit", "megatron-lm")
+    wanted = "expected a machine that megatron-lm runs on: NVIDIA or AMD, found tpu_v5p"
+    refuses(other, [((), wanted)])
     wanted = (
         "tp_async: expected true, the nearest that Megatron-Bridge can express, found false. "
         "Hint: --fix tp_async=true"

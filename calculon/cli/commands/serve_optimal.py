@@ -113,7 +113,9 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     file = _file(arguments)
     found = _search(arguments)
     if not len(found):
-        raise found.why
+        from calculon.advise.serving_fixes import fixes_of_search, with_fixes
+
+        raise with_fixes(found.why, fixes_of_search(found.space, "--fix"))
     if file is not None:
         _write(found, file)
     if arguments.format == "json":

@@ -173,7 +173,7 @@ def _crosses(data: Heatmap) -> Iterator[Mark]:
     if not missing:
         return
     places = [data.place(cell) for cell in missing]
-    words = "no execution can run"
+    words = "no plan can run"
     if any("GiB" in cell.note for cell in missing):
         words += " (missing memory)"
     noted = [(row, column, cell.note) for (row, column), cell in zip(places, missing, strict=True)]

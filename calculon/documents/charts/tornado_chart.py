@@ -217,4 +217,6 @@ class _Tornado:
             return f"figure {100 * spread['share']:g} % lower"
         rows = (row for kind in kinds_shown(self.document) for row in kind.rows)
         limited = any(capped(row, spread["share"]) for row in rows)
-        return f"{100 * spread['share']:g} % higher" + (", shares at most 1" if limited else "")
+        return f"{100 * spread['share']:g} % higher" + (
+            ", efficiencies at most 1" if limited else ""
+        )

@@ -217,7 +217,7 @@ def _roofline(state: State, answers: Answers) -> ViewPart | None:
     )
 
 
-_FIGURES = ("FLOP/byte", "reached", "of the roof", "time", "bound by")
+_FIGURES = ("FLOP/byte", "reached", "of the roofline", "time", "bound by")
 """Column titles for the figures of a pass."""
 
 
@@ -244,7 +244,7 @@ def _operator(state: State, answers: Answers) -> ViewPart | None:
         titles,
         ((PASS_WORDS[one.work], *[product_words(one)] * shaped, *_work(one)) for one in passes),
     )
-    titles = ("", "its time", "saved of it", "of the block")
+    titles = ("", "new time", "saved", "saved of the block")
     faster = numbers(titles, _faster(state, answers, seen, passes))
     kernel, roof = kernel_words(passes[0]), duration(sum(one.at_roof for one in passes))
     both = (
@@ -318,7 +318,7 @@ def _figures_of(
         path = next(one for one in paths if one in known)
         yield f"twice the peak of the {engine} engine in {datatype}", path, known[path].value
     path = "mem1.GBps"
-    yield "twice the bandwidth of the memory", path, known[path].value
+    yield "twice the memory bandwidth", path, known[path].value
 
 
 def _times(other: Block, seen: _ShownBlock, times: int) -> tuple[float, float]:

@@ -54,11 +54,11 @@ _LABELS = {
     "tokens": "Training tokens",
     "view": "View",
     "objective": "Objective",
-    "where": "Only executions with",
-    "fix": "Only these values",
+    "where": "Only plans with",
+    "fix": "Fixed values",
     "open": "Try more values of these fields",
     "workload": "Workload",
-    "counts": "Compare processor counts",
+    "counts": "Processor counts to compare",
     "x": "Horizontal axis",
     "y": "Vertical axis",
 }
@@ -206,7 +206,7 @@ class Site:
         except Pending:
             total = 0
         looked_at = min(pending.looked_at, total)
-        counting = "Counting the executions ..."
+        counting = "Counting the plans ..."
         return {"what": "plan", "total": total, "looked_at": looked_at, "note": counting}
 
     def _frame(self, state: State, controls_html: str) -> dict[str, Any]:

@@ -38,7 +38,7 @@ def _degrees(reading: Reading) -> Fields:
     if processors % product:
         factors = " x ".join(str(value) for value in degrees.values())
         wanted = f"a multiple of {factors} = {product:,} (tensor x context x pipeline parallel)"
-        hint = "import-flags --procs N overrides the number in the file"
+        hint = "calculon import-flags FILE --procs N overrides the number in the file"
         raise SpecError(reading.parsed.file, Problem("processors", wanted, f"{processors:,}", hint))
     return {"num_procs": processors, **degrees, "data_par": processors // product}
 
@@ -314,6 +314,18 @@ def _run_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
     return result | {"--train-iters": _STEPS}
 
 
+_ROTARY = (
+    "# Add --rotary-base (rope_theta of config.json; 10000 without the flag), and the flags of its rope_scaling",
+    "# (--use-rope-scaling --rope-scaling-factor, or --rotary-scaling-factor of latent attention).",
+)
+"""Remark on settings of rotary embeddings, which change the trained model but neither time nor memory."""
+
+
+def _turned(flags: Mapping[str, Any]) -> bool:
+    """Return True if the model has rotary position embeddings."""
+    return flags.get("--position-embedding-type") == "rope"
+
+
 def _connections(flags: Mapping[str, Any]) -> int | None:
     """Return the number of hardware queues of a device: 0 for any number except 1, None if it does not matter.
 
@@ -370,6 +382,7 @@ def render(settings: Mapping[str, Any], num_procs: int, head: Sequence[str]) -> 
         ")",
         "",
         "# Not part of the plan: data, tokenizer, learning rate. Replace these with your own.",
+        *(_ROTARY if _turned(flags) else ()),
         "RUN_ARGS=(",
     ]
     run = _run_flags(flags)

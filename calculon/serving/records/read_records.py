@@ -45,7 +45,9 @@ def read_workload(
     # command-line options that are not given are None, and must not override a file
     stated = {name: value for name, value in (options or {}).items() if value is not None}
     if source is None and (missing := [one for one in ("prompt", "output") if one not in stated]):
-        hint = "add --prompt 2k --output 500, or name a workload that states them: --workload chat"
+        hint = (
+            "add --prompt 2000 --output 500, or name a workload that states them: --workload chat"
+        )
         problems = [Problem(name, "a number of tokens", "none", hint) for name in missing]
         raise SpecError("workload", problems)
     return _read(Workload, "workload", {} if source is None else source, options)

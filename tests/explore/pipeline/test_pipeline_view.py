@@ -139,9 +139,7 @@ def test_an_operator_says_what_a_faster_machine_would_save():
         )
         for system in (found.system, faster)
     ]
-    row = (
-        f"twice the bandwidth of the memory {duration(times[1])} {percent(1 - times[1] / times[0])}"
-    )
+    row = f"twice the memory bandwidth {duration(times[1])} {percent(1 - times[1] / times[0])}"
     assert row in words(part)
     assert "system.mem1.GBps=6700" in unescape(part.html)
 

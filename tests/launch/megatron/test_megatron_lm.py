@@ -259,7 +259,7 @@ def test_contradictions_and_values_without_meaning_are_errors():
         ("--tensor-model-parallel-size two", r"a whole number, found 'two'"),
         (
             "--tensor-model-parallel-size $TP",
-            r"found \$TP. Hint: set it with import-flags --env TP=VALUE",
+            r"found \$TP. Hint: set it with calculon import-flags FILE --env TP=VALUE",
         ),
         ("--data-parallel-sharding-strategy all --use-megatron-fsdp", "one of no_shard"),
         ("--moe-token-dispatcher-type ring", "one of allgather"),
