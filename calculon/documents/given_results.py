@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from calculon import inputs
 from calculon.advise.answer import Answer
 from calculon.base.errors import Infeasible, Problem, SpecError
+from calculon.declarations import arguments
 from calculon.declarations.origin import titled
 from calculon.declarations.statistics import BOUNDS, LEVEL
 from calculon.documents.compared import labelled
@@ -57,7 +57,7 @@ def _results(call: str, label: str, one: Any) -> Iterator[Result]:
     else:
         wanted = "an Estimate, a SearchResult or an Answer"
         hint = "pass several as separate arguments" if isinstance(one, (list, tuple)) else ""
-        raise SpecError(call, Problem(label, wanted, inputs.kind(one), hint))
+        raise SpecError(call, Problem(label, wanted, arguments.kind(one), hint))
 
 
 def _result(one: Estimate, label: str) -> Result:
