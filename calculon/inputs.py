@@ -69,8 +69,8 @@ _FIELDS_OF = {kind: _FIELDS[record] for kind, record in _SPECS.items()}
 NAMED = ("model", "system", "asked_preset")
 """Columns of result tables with the names of the inputs; ``asked_preset`` holds the preset as given."""
 
-_ROW_LABELS = r"(Unnamed: \d+|index|level_\d+)?"
-"""Names that pandas gives to row labels written to a file or converted to a column."""
+_FURTHER_NAMES = re.compile(r"(Unnamed: \d+|index|level_\d+)?|asked_[\s\S]*")
+"""Columns of row labels as pandas names them, and of values as stated (``asked_preset``)."""
 
 
 def model(source: Source | Model) -> Model:
@@ -407,13 +407,7 @@ def check_columns(names: Iterable[object], file: str) -> None:
     if {"search", "rank"} <= given.keys():
         return
     known = _columns()
-    unknown = [
-        name
-        for name in given
-        if name not in known
-        and not name.startswith("asked_")
-        and not re.fullmatch(_ROW_LABELS, name)
-    ]
+    unknown = [name for name in given if name not in known and not _FURTHER_NAMES.fullmatch(name)]
     if unknown:
         wanted = "only execution fields and columns of results"
         problems = [Problem(n, wanted, "an unknown column", _meant(n)) for n in unknown]

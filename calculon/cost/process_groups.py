@@ -49,7 +49,7 @@ class ProcessGroup:
     near_stride: Count | None = None
 
     def placed(self, system: System) -> Group:
-        """Return which networks connect the members, and how many members each of them joins."""
+        """Return the networks that connect the members, and the number of members that each connects."""
         ranks = np.asarray(self.ranks, np.int64)
         if self.stride is None:
             return Group.on_network(system, self.network, ranks)
@@ -74,7 +74,7 @@ class ProcessGroup:
         return reduce(np.maximum, (np.where(here, share, 0.0) for share, here in used))
 
     def meets(self, other: "ProcessGroup", system: System) -> Array:
-        """Return whether collectives of both groups use a common network, and so cannot run at full rate together."""
+        """Return true if collectives of both groups use a common network, and so cannot both run at full rate."""
         pairs = zip(self.placed(system).used, other.placed(system).used, strict=True)
         return reduce(np.logical_or, (one & two for one, two in pairs))
 

@@ -116,7 +116,7 @@ def takes_space(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def is_word(name: str) -> bool:
-    """Return whether an argument by name is a word of plans that a search can fix.
+    """Return true if a keyword argument names a field of plans, or a short name of one, that a search can fix.
 
     >>> is_word("tp"), is_word("microbatch_size"), is_word("gbs"), is_word("top")
     (True, True, False, False)

@@ -132,7 +132,7 @@ def _axis(paths: Any, values: Any) -> Axis:
 
 
 def _meant(name: str, value: Any) -> Any:
-    """Return a value as files have it: that of a short name by the words for its values."""
+    """Return a value in the form of files; values of a short name by the words for them."""
     return as_fields({name: value})[SHORT[name.lower()]][0] if name.lower() in SHORT else value
 
 
