@@ -37,17 +37,18 @@ if TYPE_CHECKING:
     from calculon.estimate.estimate import Estimate, estimate
     from calculon.estimate.evaluate import Evaluation, evaluate
     from calculon.estimate.what_if import figures, what_if
-    from calculon.explore.web.own_page import ExplorePage, explore
+    from calculon.explore.web.embedded_page import ExplorePage, explore
     from calculon.hardware.system import System
     from calculon.launch.dialect import Launch
     from calculon.plan.plan import Plan
+    from calculon.search.deployments.best_deployment import serve
     from calculon.search.deployments.deployment_search import DeploymentSearch
     from calculon.search.deployments.serving_search import search_deployments
     from calculon.search.driver import SearchResult, executions, search
     from calculon.search.sweep.sweep_driver import sweep
     from calculon.search.sweep.sweep_result import Sweep
     from calculon.serving.by_batch import ByBatch, by_batch
-    from calculon.serving.serve import Served, serve
+    from calculon.serving.serve import Served
 
 __all__ = [
     "Answer",
@@ -106,7 +107,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "explore.web.own_page": ("ExplorePage", "explore"),
+    "explore.web.embedded_page": ("ExplorePage", "explore"),
     "documents.compare_and_report": ("compare", "report"),
     "documents.listing": ("catalog", "evidence", "validate"),
     "documents.comparison": ("Comparison",),
@@ -131,7 +132,8 @@ _MODULES = {
     "advise.sensitivity": ("sensitivity",),
     "advise.why": ("Why", "why"),
     "serving.by_batch": ("ByBatch", "by_batch"),
-    "serving.serve": ("Served", "serve"),
+    "serving.serve": ("Served",),
+    "search.deployments.best_deployment": ("serve",),
     "search.deployments.deployment_search": ("DeploymentSearch",),
     "search.deployments.serving_search": ("search_deployments",),
     "search.driver": ("SearchResult", "executions", "search"),
@@ -154,7 +156,11 @@ class _Package(ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         if name not in _HOMES:
-            raise AttributeError(f"module 'calculon' has no attribute '{name}'")
+            from calculon.base.errors import nearest
+
+            hint = nearest(name, __all__)
+            text = f"module 'calculon' has no attribute {name!r}"
+            raise AttributeError(f"{text}. Hint: {hint}" if hint else text)
         value = getattr(import_module(_HOMES[name]), name)
         setattr(self, name, value)
         return value

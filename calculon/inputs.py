@@ -8,27 +8,25 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
-
 from calculon.base.errors import Problem, SpecError, nearest, printable
 from calculon.base.frozen import dataclass
 from calculon.base.records import columns
-from calculon.declarations import catalog
+from calculon.declarations import arguments, catalog
 from calculon.declarations.axes import STATED_DEGREES
 from calculon.declarations.decode import decode
 from calculon.declarations.execution import Execution
-from calculon.declarations.fields import Declaration, optional_defaults, shown, spec_fields
+from calculon.declarations.fields import optional_defaults, shown, spec_fields
 from calculon.declarations.files import STDIN, SUFFIXES, document_suffix
 from calculon.declarations.model import Model
 from calculon.declarations.named_values import CORRECTED
 from calculon.declarations.origin import Origin, digest_of, released_types, titled
 from calculon.declarations.overlay import BASE
-from calculon.declarations.override import override
+from calculon.declarations.override import override, paths_to
 from calculon.declarations.paths import no_path, steps_of
 from calculon.declarations.presets import COMMON, Preset, causes, filled, find_preset, usual_preset
 from calculon.declarations.result_selection import FURTHER_COLUMNS, TABLE
 from calculon.declarations.run_figures import RUN_FIGURES
-from calculon.declarations.spellings.plan_pairs import is_plan, whole_plan
+from calculon.declarations.spellings.plan_pairs import is_plan, is_worded, pairs_of, whole_plan
 from calculon.declarations.statistics import CorrectedStats
 from calculon.hardware.system import System
 
@@ -57,7 +55,6 @@ Source = str | os.PathLike[str] | Mapping[str, Any] | Changed
 """Catalog name, path (``-`` is standard input), mapping with the fields of a file, or one of these with changes; an
 execution also as a plan in pairs: ``"tp=4 pp=2"``."""
 
-_LONGEST = 60  # characters of a value in a message
 
 _SPECS: dict[str, type] = {"model": Model, "execution": Execution, "system": System}
 
@@ -72,8 +69,8 @@ _FIELDS_OF = {kind: _FIELDS[record] for kind, record in _SPECS.items()}
 NAMED = ("model", "system", "asked_preset")
 """Columns of result tables with the names of the inputs; ``asked_preset`` holds the preset as given."""
 
-_ROW_LABELS = r"(Unnamed: \d+|index|level_\d+)?"
-"""Names that pandas gives to row labels written to a file or converted to a column."""
+_FURTHER_NAMES = re.compile(r"(Unnamed: \d+|index|level_\d+)?|asked_[\s\S]*")
+"""Columns of row labels as pandas names them, and of values as stated (``asked_preset``)."""
 
 
 def model(source: Source | Model) -> Model:
@@ -97,9 +94,9 @@ def system(source: Source | System) -> System:
 def _decoded(argument: str, record: type[Model] | type[System], source: Any) -> Model | System:
     """Return a model or system with its origin."""
     raw, file, origin, _ = _load(argument, record, source)
-    found = decode(record, raw, file, name=titled(origin.name, origin.changes))
-    object.__setattr__(found, "origin", origin)
-    return found
+    result = decode(record, raw, file, name=titled(origin.name, origin.changes))
+    object.__setattr__(result, "origin", origin)
+    return result
 
 
 def execution(
@@ -124,13 +121,13 @@ def execution(
             preset is ``common``.
         model: Model that it runs: a plan in pairs (``"tp=4 pp=2"``) needs its sequence length.
     """
-    return asked_execution(
+    return resolve_execution(
         source, edition=edition, preset=preset, changes=changes, system=system, model=model
     ).execution
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ResolvedExecution:
     """Execution as requested.
 
     Attributes:
@@ -151,7 +148,7 @@ class Asked:
         return "" if self.origin is None else self.origin.source or self.origin.name
 
 
-def asked_execution(
+def resolve_execution(
     source: Source | Execution,
     *,
     edition: str | None = None,
@@ -159,20 +156,20 @@ def asked_execution(
     changes: Mapping[str, Any] | None = None,
     system: System | None = None,
     model: Model | None = None,
-) -> Asked:
+) -> ResolvedExecution:
     """Return an execution, the preset that completed it, and its origin; arguments as in :func:`execution`."""
     fields = in_fields(source, model, system)
-    return _asked(fields, edition, preset, changes, model=model, system=system)
+    return _resolve(fields, edition, preset, changes, model=model, system=system)
 
 
 def in_fields(source: Any, model: Model | None, system: System | None) -> Any:
-    """Return a plan in pairs as a mapping of fields; return any other source unchanged."""
+    """Return a plan in pairs, or a mapping with words of plans, as a mapping of fields; any other source unchanged."""
     if isinstance(source, Changed):
         return replace(source, source=in_fields(source.source, model, system))
-    if model is None or not is_plan(source):
+    if model is None or not (is_plan(source) or is_worded(source)):
         return source
     family = "" if system is None else system.provenance.family
-    return whole_plan(source, model.seq_size, partial(usual_preset, family, model=model))
+    return whole_plan(pairs_of(source), model.seq_size, partial(usual_preset, family, model=model))
 
 
 STAND_INS: Mapping[str, Any] = dict.fromkeys((*STATED_DEGREES, "batch_size"), 1)
@@ -190,7 +187,7 @@ class Readable:
         left_out: ``data_par`` if it is missing and the other degrees do not divide the number of processors.
     """
 
-    asked: Asked
+    resolved: ResolvedExecution
     problems: tuple[Problem, ...] = ()
     unread: Mapping[str, Any] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
@@ -211,7 +208,7 @@ def readable_execution(
     """
     source = in_fields(source, model, system)
     try:
-        return Readable(_asked(source, edition, preset, model=model, system=system))
+        return Readable(_resolve(source, edition, preset, model=model, system=system))
     except SpecError as error:
         if isinstance(source, Execution):
             raise
@@ -229,21 +226,23 @@ def _readable(
     preset: str | None,
     error: SpecError,
     system: System | None,
-) -> tuple[Asked, tuple[str, ...]]:
+) -> tuple[ResolvedExecution, tuple[str, ...]]:
     """Return an execution without the fields of an error, and the fields that nobody stated."""
     names = [one.field for one in error.problems]
     rest = [name for name in names if name != "num_procs"]
     # The first attempt that decodes keeps most: the stated processors, then exact before rounded replicas.
     for unread, replicas in ((rest, False), (rest, True), (names, False), (names, True)):
         try:
-            found = _asked(source, edition, preset, unread=unread, replicas=replicas, system=system)
+            found = _resolve(
+                source, edition, preset, unread=unread, replicas=replicas, system=system
+            )
         except SpecError:
             continue
         return found, ("data_par",) if replicas else ()
     raise error from None
 
 
-def _asked(
+def _resolve(
     source: Source | Execution,
     edition: str | None,
     preset: str | None,
@@ -253,7 +252,7 @@ def _asked(
     replicas: bool = False,
     model: Model | None = None,
     system: System | None = None,
-) -> Asked:
+) -> ResolvedExecution:
     """Return an execution, treating `unread` fields as missing; `replicas` rounds its replicas down."""
     asked = {**(changes or {})}
     if isinstance(source, Execution):
@@ -262,7 +261,7 @@ def _asked(
         if edition is not None or preset is not None:
             asked["edition"] = edition or CORRECTED
         whole = replace(source, **asked) if asked else source
-        return Asked(whole, find_preset(whole.preset if preset is None else preset))
+        return ResolvedExecution(whole, find_preset(whole.preset if preset is None else preset))
     raw, file, origin, question = stated_execution(source)
     given = {**raw, **asked}
     stated = {name: one for name, one in given.items() if name not in unread}
@@ -279,7 +278,7 @@ def _asked(
         entries = framework.entries if framework else {}
         problems = causes(error.problems, stated, fields_of, entries)
         raise SpecError(file, problems) from None
-    return Asked(found, framework or find_preset(found.preset), origin, question)
+    return ResolvedExecution(found, framework or find_preset(found.preset), origin, question)
 
 
 def stated_execution(source: Source) -> tuple[Mapping[str, Any], str, Origin, Mapping[str, Any]]:
@@ -295,9 +294,8 @@ def stated_execution(source: Source) -> tuple[Mapping[str, Any], str, Origin, Ma
         raise SpecError(file, Problem("", "an object with named fields", shown(raw)))
     if is_row(source):
         check_columns(raw, file)
-        optional = optional_defaults(
-            Execution
-        )  # a blank cell (NaN) of an optional field counts as missing
+        # A blank cell (NaN) of an optional field counts as missing.
+        optional = optional_defaults(Execution)
         raw = {
             name: value
             for name, value in raw.items()
@@ -346,7 +344,10 @@ def owner(
         if name in fields[kind]:
             raise SpecError(place, _not_here(path, kind, path, kinds))
     known = [*kinds, *(one for kind in kinds for one in fields[kind])]
-    hint = nearest(name, known) or "see: calculon describe " + kinds[0]
+    nested = [one for kind in kinds if kind in _SPECS for one in paths_to(_SPECS[kind], name)]
+    hint = (
+        f"did you mean '{nested[0]}'?" if nested else nearest(name, known)
+    ) or "see: calculon describe " + kinds[0]
     wanted = f"a field of the {_listed(kinds)}"
     raise SpecError(place, Problem(path, wanted, repr(name), hint))
 
@@ -378,7 +379,7 @@ def sources_in(question: Mapping[str, Any], path: str) -> dict[str, Source]:
         question: The question of a result.
         path: The file that contains it.
     """
-    found: dict[str, Source] = {}
+    result: dict[str, Source] = {}
     for argument in ("model", "system"):
         known = question.get(argument)
         if not isinstance(known, Mapping):
@@ -386,12 +387,12 @@ def sources_in(question: Mapping[str, Any], path: str) -> dict[str, Source]:
         source, changes = str(known.get("source") or known.get("name") or ""), known.get("set")
         next_to_result = Path(path).parent / source
         if source in catalog.names(argument) or (source and Path(source).is_file()):
-            found[argument] = source
+            result[argument] = source
         elif source and next_to_result.is_file():
-            found[argument] = str(next_to_result)
-        if argument in found and changes and isinstance(changes, Mapping):
-            found[argument] = Changed(cast("str", found[argument]), changes)
-    return found
+            result[argument] = str(next_to_result)
+        if argument in result and changes and isinstance(changes, Mapping):
+            result[argument] = Changed(cast("str", result[argument]), changes)
+    return result
 
 
 def check_columns(names: Iterable[object], file: str) -> None:
@@ -406,13 +407,7 @@ def check_columns(names: Iterable[object], file: str) -> None:
     if {"search", "rank"} <= given.keys():
         return
     known = _columns()
-    unknown = [
-        name
-        for name in given
-        if name not in known
-        and not name.startswith("asked_")
-        and not re.fullmatch(_ROW_LABELS, name)
-    ]
+    unknown = [name for name in given if name not in known and not _FURTHER_NAMES.fullmatch(name)]
     if unknown:
         wanted = "only execution fields and columns of results"
         problems = [Problem(n, wanted, "an unknown column", _meant(n)) for n in unknown]
@@ -453,41 +448,6 @@ def as_mapping(value: object) -> Mapping[Any, Any] | None:
     return dict(row.items()) if is_row(value) else None
 
 
-def count(value: object, name: str, call: str) -> int:
-    """Return a whole number of at least 1.
-
-    Args:
-        name, call: Names of the argument and of its function, for messages.
-
-    Raises:
-        SpecError: For anything else, including a number in quotes.
-    """
-    problem = Declaration(help="", at_least=1).problem(int, value, name)
-    if problem is not None:
-        raise SpecError(call, replace(problem, found=found(value)))
-    number: Any = value
-    return int(number)
-
-
-def switch(value: object, name: str, call: str) -> bool:
-    """Return True or False; arguments and errors as in :func:`count`."""
-    if not isinstance(value, (bool, np.bool_)):
-        raise SpecError(call, Problem(name, "True or False", found(value)))
-    return bool(value)
-
-
-def found(value: object) -> str:
-    """Format an argument for a message: short, and on one line."""
-    text = " ".join(repr(value).split())
-    return text if len(text) <= _LONGEST else f"{kind(value)} {text[: _LONGEST - 3]}..."
-
-
-def kind(value: object) -> str:
-    """Return the type of a value with its article, such as ``a list``."""
-    name = type(value).__name__
-    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
-
-
 def _load(
     argument: str, record: type, source: Any
 ) -> tuple[object, str, Origin, Mapping[str, Any]]:
@@ -496,7 +456,12 @@ def _load(
     source = source.source if isinstance(source, Changed) else source
     raw, question = as_mapping(source), cast("Mapping[str, Any]", {})
     if raw is not None:
-        name, document, file, path = argument, catalog.whole(argument, raw, argument), argument, ""
+        name, document, file, path = (
+            argument,
+            catalog.resolved_document(argument, raw, argument),
+            argument,
+            "",
+        )
         note = ""
     else:
         if not isinstance(source, (str, os.PathLike)) or not str(source):
@@ -505,9 +470,8 @@ def _load(
         name, document, question = _read(argument, path, changes)
         file = "<stdin>" if name == "stdin" else path
         note = catalog.note(argument, path)
-        path = (
-            path if name == "stdin" or Path(path).exists() else name
-        )  # an alias of a catalog name
+        # Keep the catalog name if the text is an alias rather than a path.
+        path = path if name == "stdin" or Path(path).exists() else name
     if changes:
         document = override(document, changes, file, record)
     digest = digest_of(document, getattr(record, "silent_keys", ()))
@@ -537,7 +501,7 @@ def _read(
         launched = _launched(path, changes)
         if launched is None:
             return name, document, question
-    return Path(path).name, catalog.whole(argument, launched, path), {}
+    return Path(path).name, catalog.resolved_document(argument, launched, path), {}
 
 
 def _launched(path: str, changes: Mapping[str, object]) -> Mapping[str, Any] | None:
@@ -583,11 +547,13 @@ def _no_source(argument: str, source: object) -> Problem:
     """Return the problem with a value that is not a source of a spec."""
     wanted = f"a catalog name, a path, a mapping with the fields of a file, or {_RECORDS[argument]}"
     for other, record in _RECORDS.items():
-        if kind(source) == record:
+        if arguments.kind(source) == record:
             return Problem("", wanted, record, f"it belongs in the argument {other}")
     several = is_frame(source) or isinstance(source, (list, tuple))
     hint = "use evaluate for tables of executions" if several and argument == "execution" else ""
-    return Problem("", wanted, kind(source) if several else found(source), hint)
+    return Problem(
+        "", wanted, arguments.kind(source) if several else arguments.described(source), hint
+    )
 
 
 _RECORDS = {"model": "a Model", "execution": "an Execution", "system": "a System"}

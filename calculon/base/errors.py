@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 from calculon.base.frozen import dataclass
 
-MOST_PROBLEMS = 20
+MAX_PROBLEMS = 20
 """Maximum number of problems of one input in a message; further ones are counted."""
 
 _LONGEST_LINE, _LONGEST_NAME = 4_000, 200  # characters
-_LEAST_PART, _MOST_NEAR = 3, 3  # letters of a part of a name, and names that have it
+_MIN_PART, _MAX_NEAR = 3, 3  # letters of a part of a name, and names that have it
 
 REASONS = {
-    "network_size": "a network joins too few processors for its group",
+    "network_size": "a network is too small for its group",
     "network_filled": "groups do not divide a network that must be filled",
     "offload_blocks": "offloading with fewer than 3 blocks per stage",
     "linear_heads_split": "tensor_par does not divide the heads of linear attention",
@@ -20,28 +20,28 @@ REASONS = {
     "dp_shard_split": "dp_shard does not divide data_par",
     "expert_shards_split": "groups of experts do not divide the groups of tensor_par x dp_shard",
     "expert_replicas_apart": "replicas of experts are on both sides of the pipeline axis (mesh_order)",
-    "cp_network_size": "a network joins too few processors for groups of context parallelism",
-    "expert_network_size": "a network joins too few processors for groups of experts",
-    "pairs_schedule": "stages of one chunk have no overlapping pairs of passes",
+    "cp_network_size": "a network is too small for groups of context parallelism",
+    "expert_network_size": "a network is too small for groups of experts",
+    "pairs_schedule": "stages with one chunk have no overlapping pairs of passes",
     "schedule_has_pairs": "the schedule hides the expert all-to-all in pairs of passes: ep_overlap must be 1f1b",
     "pairs_need_microbatches": "too few microbatches for pairs of passes",
     "fsdp_unit_split": "fsdp_unit does not divide the blocks of a chunk",
     "owner_split": "data_par does not divide the blocks of a stage, which have owners",
     "owner_experts": "experts have more replicas than the blocks of a stage have owners",
-    "whole_weights_offload": "split weights (zero_stage 3, fsdp, owner) are not offloaded",
-    "mesh_size": "the networks join too few processors for all groups",
+    "whole_weights_offload": "sharded weights (zero_stage 3, fsdp, owner) cannot be offloaded",
+    "mesh_size": "the networks connect too few processors for all groups",
     "mesh_even": "spread evenly, groups leave too many processors of the networks idle",
     "stages_need_pipeline": "schedules and layouts need several stages",
-    "stages_need_one_chunk": "the schedule, or the layout of stages, has another number of chunks",
+    "stages_need_one_chunk": "the schedule, or the layout of stages, needs a different number of chunks",
     "stage_blocks": "too few blocks are left for the other stages",
-    "ends_as_blocks": "stages are too short for the ends to count as blocks",
-    "listed_blocks": "stage_blocks lists other chunks or other blocks",
+    "ends_as_blocks": "stages have too few blocks for embedding and head to count as blocks",
+    "listed_blocks": "stage_blocks does not match the chunks or the blocks",
     "overlap_needs_work": "with a single chunk there is no work to overlap with transfers",
-    "dualpipe_even": "DualPipe has an even number of stages and of microbatches",
-    "dualpipe_filled": "too few microbatches for a pipeline that runs both ways",
+    "dualpipe_even": "DualPipe needs an even number of stages and of microbatches",
+    "dualpipe_filled": "too few microbatches for a bidirectional pipeline",
     "framework_schedule": "the framework of the preset cannot run it",
-    "mem1_capacity": "tier-1 memory is too small",
-    "mem2_capacity": "tier-2 memory is too small",
+    "mem1_capacity": "memory is too small",
+    "mem2_capacity": "host memory is too small",
 }
 """Descriptions of the reasons for which executions of a search cannot run."""
 
@@ -88,8 +88,8 @@ class SpecError(CalculonError, ValueError):
     def __init__(self, file: str, problems: Sequence[Problem] | Problem):
         self.file = file
         self.problems = (problems,) if isinstance(problems, Problem) else tuple(problems)
-        lines = [_line(f"{file}: {problem}") for problem in self.problems[:MOST_PROBLEMS]]
-        if (more := len(self.problems) - MOST_PROBLEMS) > 0:
+        lines = [_line(f"{file}: {problem}") for problem in self.problems[:MAX_PROBLEMS]]
+        if (more := len(self.problems) - MAX_PROBLEMS) > 0:
             lines.append(_line(f"{file}: and {more:,} more"))
         super().__init__("\n".join(lines))
 
@@ -148,7 +148,7 @@ def in_words(reason: str) -> str:
     """Return the description of the reason that executions cannot run; an unknown identifier is returned unchanged.
 
     >>> in_words("mem1_capacity")
-    'tier-1 memory is too small'
+    'memory is too small'
     """
     return REASONS.get(reason, reason)
 
@@ -167,22 +167,27 @@ def nearest(name: str, known: Sequence[str]) -> str:
     >>> nearest("mem", ["total_time", "proc_mem_tier1_cap_req", "proc_mem_tier2_cap_req"])
     "did you mean 'proc_mem_tier1_cap_req' or 'proc_mem_tier2_cap_req'?"
     """
-    from difflib import get_close_matches  # imported only for a message
-
-    # Matching takes quadratic time: a hostile name must not stall the message.
-    if len(name) > _LONGEST_NAME:
-        return ""
-    matches = get_close_matches(name, known, n=1, cutoff=0.6) or _with_part(name, known)
+    matches = nearest_names(name, known)
     *some, last = (f"'{one}'" for one in matches or [""])
     listed = f"{', '.join(some)} or {last}" if some else last
     return f"did you mean {listed}?" if matches else ""
 
 
+def nearest_names(name: str, known: Sequence[str]) -> list[str]:
+    """Return the most similar known name, or names that contain a word starting with `name`; empty without any."""
+    from difflib import get_close_matches  # imported only for a message
+
+    # Matching takes quadratic time: a hostile name must not stall the message.
+    if len(name) > _LONGEST_NAME:
+        return []
+    return get_close_matches(name, known, n=1, cutoff=0.6) or _with_part(name, known)
+
+
 def _with_part(name: str, known: Sequence[str]) -> list[str]:
     """Return a few names with a word that starts with a text of several letters, shortest first."""
-    if len(name) < _LEAST_PART:
+    if len(name) < _MIN_PART:
         return []
     import re
 
     words = re.compile(rf"(?<![a-z]){re.escape(name)}", re.IGNORECASE)
-    return sorted((one for one in known if words.search(one)), key=len)[:_MOST_NEAR]
+    return sorted((one for one in known if words.search(one)), key=len)[:_MAX_NEAR]

@@ -14,7 +14,7 @@ from calculon.calibrate.solve import Unknown, solve
 from calculon.calibrate.steps import rounded
 from calculon.declarations.named_values import MATMUL_BYTES
 from calculon.hardware.curve import Curve
-from calculon.hardware.kernels.laws import LEAST_RESULT, Gemm, Processor, alignment
+from calculon.hardware.kernels.laws import MIN_RESULT, Gemm, Processor, alignment
 from calculon.hardware.system import System
 
 PART = "ext.gemm."
@@ -58,7 +58,7 @@ class Products:
         """Return the products of measured rows."""
         m, n, k = np.array([row.shape for row in rows], dtype=float).T
         width = MATMUL_BYTES[matmul_type]
-        moved = width * k * (m + n) + max(width, LEAST_RESULT) * m * n
+        moved = width * k * (m + n) + max(width, MIN_RESULT) * m * n
         least = np.maximum(system.mem1.time(moved), system.ext.launch.kernel)
         peak = system.product_engine(matmul_type).peak
         on = Processor(peak, system.mem1.bandwidth, width)
@@ -174,7 +174,7 @@ def _gemm(base: Gemm, classes: Sequence[int], values: Sequence[float]) -> Gemm:
 def _curve(base: Gemm, classes: Sequence[int], shares: Sequence[float]) -> Curve | None:
     """Return the relative rate by alignment.
 
-    A class without rows takes the base's share, limited to the range of its neighbours; without a base it takes the
+    A class without rows takes the base's share, limited to the range of its neighbors; without a base it takes the
     share of the class above, as no loss was measured.
     """
     if not classes:

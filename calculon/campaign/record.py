@@ -50,7 +50,7 @@ class Reliability:
         source="assumption; NCCL times out after 600 s by default",
     )
     restart: TimeSpan = declare(
-        "time to schedule, start processes, initialise and warm up, without loading the checkpoint",
+        "time to schedule, start processes, initialize and warm up, without loading the checkpoint",
         unit="s",
         default=TimeSpan(300),
         source="assumption",
@@ -204,7 +204,7 @@ class Fleet:
         default=None,
     )
     pue: float | None = declare(
-        "power usage effectiveness: energy of the data centre over energy of its machines",
+        "power usage effectiveness: energy of the data center over energy of its machines",
         at_least=1,
         default=None,
     )
@@ -377,7 +377,7 @@ class Campaign:
     @property
     def defaults(self) -> list[tuple[str, Any, str, str]]:
         """Defaults in use that have a source: path, value in the unit of the field, unit, source."""
-        found = []
+        result = []
         stated = self.stated
         for name in PARTS:
             part: Any = getattr(self, name)
@@ -387,5 +387,5 @@ class Campaign:
                 if declared.source and path not in stated:
                     value = getattr(part, one.name)
                     value = value if isinstance(value, str) else value / declared.scale
-                    found.append((path, value, declared.unit, declared.source))
-        return found
+                    result.append((path, value, declared.unit, declared.source))
+        return result

@@ -32,7 +32,7 @@ from calculon.plan.schedule import Schedule
 
 @record
 class EmbeddingHeadCost:
-    """Cost of embedding and LM head for one microbatch; the last axis of all arrays is that of blocks.
+    """Cost of embedding and LM head for one microbatch; the last axis of all arrays is over blocks.
 
     Attributes:
         modules: Time of MTP modules, a part of the time of the head.
@@ -129,9 +129,9 @@ def embedding_head_cost(
 
     def cost(segment: Segment) -> BlockCost:
         layout = BlockLayout(model, system, choice.layout, sizes, edition, segment.layers)
-        found = block_cost(layout, choice)
-        assert not found.axis_time.any(), "only blocks have collectives of further axes"
-        return found
+        result = block_cost(layout, choice)
+        assert not result.axis_time.any(), "only blocks have collectives of further axes"
+        return result
 
     embedding, head = cost(EMBEDDING), cost(HEAD)
     shape = BlockShape.of(model, choice.layout, sizes, edition)
@@ -391,12 +391,12 @@ class EmbeddingHeadTimes:
 
     @cached_property
     def further_axes(self) -> Seconds:
-        """Collectives of further axes, on the link; the first axis is that of parallelism."""
+        """Collectives of further axes of parallelism, on the link; the first array axis is over these."""
         return self._of_axes(lambda end: end.axis_time.sum(axis=1))
 
     @cached_property
     def further_axes_exposed(self) -> Seconds:
-        """Exposed collectives of further axes; the first axis is that of parallelism."""
+        """Exposed collectives of further axes of parallelism; the first array axis is over these."""
         return self._of_axes(lambda end: axes_of_modules(end).sum(axis=1))
 
     @cached_property
@@ -465,5 +465,5 @@ class EmbeddingHeadTimes:
 
 def _member(quantity: Callable[[BlockCost], Array], place: int, end: BlockCost) -> Array:
     """Return an entry of a quantity along its first axis."""
-    found: Array = quantity(end)[place]
-    return found
+    result: Array = quantity(end)[place]
+    return result

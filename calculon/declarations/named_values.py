@@ -20,7 +20,7 @@ OPTIMIZERS = ("adam", "adam_8bit", "lion", "sgd_momentum", "sgd", "adafactor", "
 MASTER_BYTES: Final = 4
 """Bytes of a master copy of a weight, and of a gradient in the arithmetic of a step."""
 
-LEAST_RESULT_BYTES = 2
+MIN_RESULT_BYTES = 2
 """8-bit products have 16-bit results (Micikevicius et al., arXiv 2209.05433, section 3)."""
 
 
@@ -48,7 +48,7 @@ def product_type(datatype: str, matmul_dtype: str, fp8_recipe: str) -> str:
 def result_bytes(datatype: str, matmul_dtype: str) -> int:
     """Return the bytes per element of results of products, and of the operators between them."""
     operand = min(DATATYPE_BYTES[datatype], MATMUL_BYTES[arithmetic_type(datatype, matmul_dtype)])
-    return min(DATATYPE_BYTES[datatype], max(operand, LEAST_RESULT_BYTES))
+    return min(DATATYPE_BYTES[datatype], max(operand, MIN_RESULT_BYTES))
 
 
 ATTENTION_KERNELS = ("flash1", "triton", "flash2", "flash3", "cudnn")
@@ -166,6 +166,19 @@ CP_BALANCES = ("zigzag", "contiguous", "striped")
 
 MOE_DISPATCHERS = ("alltoall", "allgather", "deepep", "hybridep")
 """Dispatchers of tokens to experts on other ranks."""
+
+_OF_NVIDIA = {"moe_dispatcher": ("deepep", "hybridep")}
+"""Values for NVIDIA processors only: both dispatchers are written in CUDA (github.com/deepseek-ai/DeepEP)."""
+
+
+def is_offered(name: str, value: object, family: str) -> bool:
+    """Return whether a value is proposed for a maker and generation of processors; unknown ones exclude nothing.
+
+    >>> [is_offered("moe_dispatcher", "deepep", one) for one in ("NVIDIA Hopper", "AMD CDNA 3", "")]
+    [True, False, True]
+    """
+    return not family or family.startswith("NVIDIA") or value not in _OF_NVIDIA.get(name, ())
+
 
 EXCHANGING = tuple(name for name in MOE_DISPATCHERS if name != "allgather")
 """Dispatchers that send rows to their experts, which can overlap other work."""

@@ -64,7 +64,7 @@ def _with_hint(problem: Problem, step: Step, parent: Any, known: Mapping[str, An
         return problem
     if step in known:  # the field may be added as a whole, but it has no parts to change yet
         listed = get_origin(known[str(step)]) is tuple
-        hint = "state the whole list in a file" if listed else "state it as a whole"
+        hint = "write the whole list into a file" if listed else "state it as a whole"
         return replace(
             problem, expected="a value of which to change a part", found="none", hint=hint
         )
@@ -76,6 +76,23 @@ def _declared(kind: Any) -> dict[str, Any]:
     """Return the types of the fields of a record class by key; empty for any other type."""
     fields = spec_fields(kind) if hasattr(kind, "__dataclass_fields__") else ()
     return {field.key: field.annotation for field in fields}
+
+
+def paths_to(record: type, name: str) -> list[str]:
+    """Return the declared paths of a record class to fields of a name; in a list, of its first member.
+
+    >>> from calculon.hardware.system import System
+    >>> paths_to(System, "bandwidth")
+    ['networks[0].bandwidth']
+    """
+    found = []
+    for key, kind in _declared(record).items():
+        listed = get_origin(kind) is tuple
+        inner = get_args(kind)[0] if listed else kind
+        if key == name:
+            found.append(key)
+        found += [f"{key}{'[0]' * listed}.{one}" for one in paths_to(inner, name)]
+    return found
 
 
 def _inside(kind: Any, step: Step, member: object) -> Any:

@@ -125,7 +125,7 @@ class Entries(dict[str, Entry]):
         if not isinstance(raw, Mapping):
             problems.append(Problem(path, "an object", shown(raw)))
             return None
-        found = cls()
+        result = cls()
         for name, one in raw.items():
             place = f"{path}.{name}"
             if name not in _FIELDS or name in _ARGUMENTS:
@@ -135,8 +135,8 @@ class Entries(dict[str, Entry]):
                 wanted = f"an object with {', '.join(_KEYS)}, of which value is needed"
                 problems.append(Problem(place, wanted, shown(one)))
             else:
-                found[str(name)] = _entry(_FIELDS[name], one, place, problems)
-        return found
+                result[str(name)] = _entry(_FIELDS[name], one, place, problems)
+        return result
 
     @classmethod
     def schema(cls) -> dict[str, Any]:
@@ -178,9 +178,9 @@ def _value(one: SpecField, raw: object, place: str, problems: list[Problem]) -> 
     if not isinstance(raw, str):
         problems.append(problem)
         return None
-    found = Expression.decode(raw, place, problems)
-    problems += _strangers(found, place) if found is not None else ()
-    return found
+    result = Expression.decode(raw, place, problems)
+    problems += _strangers(result, place) if result is not None else ()
+    return result
 
 
 def _constants(one: SpecField, raw: object, place: str, problems: list[Problem]) -> tuple[Any, ...]:
@@ -272,15 +272,15 @@ class Preset:
         entry = self.entries.get(name)
         return None if entry is None or not entry.tries else entry.tries
 
-    def practised(self, degrees: Mapping[str, int], asked: Collection[str]) -> bool:
+    def practised(self, degrees: Mapping[str, int], names: Collection[str]) -> bool:
         """Return True if degrees follow the rules of practice that do not read a requested field.
 
         Args:
             degrees: Values of :data:`PRACTISED` or of :data:`OF_SEQUENCES`; rules that read other names are skipped.
-            asked: Fixed fields; rules that read them are skipped.
+            names: Fixed fields; rules that read them are skipped.
         """
         return all(
-            any(name in asked or name not in degrees for name in one.that.names)
+            any(name in names or name not in degrees for name in one.that.names)
             or bool(one.that.value(degrees.__getitem__))
             for one in self.practice
         )
@@ -460,7 +460,7 @@ def usual_preset(
         asked: Requested execution fields. Their ``num_procs``, or else the product of their degrees, decides: below
             :data:`FEW` the preset is :data:`ON_FEW`, if it supports all requested fields.
         options: Further requested fields; each mapping is checked separately.
-        model: The model to run. :data:`ON_FEW` recomputes operators of a block by default, which is not modelled for
+        model: The model to run. :data:`ON_FEW` recomputes operators of a block by default, which is not modeled for
             experts and for blocks that are not an attention and then an MLP.
 
     >>> [usual_preset("NVIDIA Hopper", {"num_procs": count}) for count in (8, 64)]
@@ -474,8 +474,8 @@ def usual_preset(
         return COMMON
     few = find_preset(ON_FEW)
     # Otherwise the limits of ON_FEW would refuse the operators that it recomputes by default.
-    modelled = model is None or (model.recomputes_operators and not model.mixes)
-    is_few = modelled and 0 < _processors(asked) < FEW
+    modeled = model is None or (model.recomputes_operators and not model.mixes)
+    is_few = modeled and 0 < _processors(asked) < FEW
     return ON_FEW if is_few and all(map(few.runs, (asked, *options))) else FRAMEWORK
 
 
@@ -577,7 +577,7 @@ def refused(preset: Preset, value_of: Callable[[str], Any]) -> Iterator[tuple[Li
     for limit in preset.limits:
         if not limit.that.value(value_of):
             given = ", ".join(f"{n}={plain(value_of(n))}" for n in limit.that.names)
-            wanted = f"{limit.that.text}, as {preset.name} needs it"
+            wanted = f"a combination that {preset.name} runs"
             yield limit, Problem(limit.that.names[0], wanted, given, limit.why)
 
 

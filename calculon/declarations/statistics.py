@@ -38,8 +38,8 @@ class Work:
 
     flops: Flops = stat("arithmetic of a block in {part}")
     flops_time: Seconds = stat("arithmetic time of a block in {part}")
-    mem_accessed: Bytes = stat("tier-1 memory traffic of a block in {part}")
-    mem_time: Seconds = stat("tier-1 memory time of a block in {part}")
+    mem_accessed: Bytes = stat("memory traffic of a block in {part}")
+    mem_time: Seconds = stat("memory time of a block in {part}")
     time: Seconds = stat("processing time of a block in {part}")
 
 
@@ -220,16 +220,16 @@ class OffloadBandwidth:
     SOURCE: ClassVar = "5.9"
 
     act_offload_bw_req: BytesPerSecond = stat(
-        "tier-2 bandwidth that hides offloaded activations", nullable=True
+        "host memory bandwidth that hides offloaded activations", nullable=True
     )
     weight_offload_bw_req: BytesPerSecond = stat(
-        "tier-2 bandwidth that hides offloaded weights", nullable=True
+        "host memory bandwidth that hides offloaded weights", nullable=True
     )
     optim_offload_bw_req: BytesPerSecond = stat(
-        "tier-2 bandwidth that hides an offloaded optimizer", nullable=True
+        "host memory bandwidth that hides an offloaded optimizer", nullable=True
     )
     offload_mem_bw_req: BytesPerSecond = stat(
-        "tier-2 bandwidth that hides everything that is offloaded", nullable=True
+        "host memory bandwidth that hides everything that is offloaded", nullable=True
     )
 
 
@@ -239,13 +239,13 @@ class Capacity:
 
     SOURCE: ClassVar = "5.8"
 
-    proc_mem_tier1_cap_req: Bytes = stat("tier-1 memory needed")
-    proc_mem_tier2_cap_req: Bytes = stat("tier-2 memory needed")
+    proc_mem_tier1_cap_req: Bytes = stat("memory needed")
+    proc_mem_tier2_cap_req: Bytes = stat("host memory needed")
 
 
 @record
 class Efficiency:
-    """Utilisation of the machine."""
+    """Utilization of the machine."""
 
     SOURCE: ClassVar = "5.10"
 
@@ -300,14 +300,14 @@ class Figures:
         "model arithmetic per second and processor (full attention)"
     )
     mfu: Fraction = stat(
-        "model FLOP utilisation: model arithmetic (full attention) over the matrix engine's peak in the type of "
+        "model FLOP utilization: model arithmetic (full attention) over the matrix engine's peak in the type of "
         "products"
     )
     mfu_causal: Fraction = stat(
-        "model FLOP utilisation with only the keys that a token attends to (causal, windows)"
+        "model FLOP utilization with only the keys that a token attends to (causal, windows)"
     )
     hfu: Fraction = stat(
-        "hardware FLOP utilisation: matrix arithmetic executed, including recomputation, over the peak"
+        "hardware FLOP utilization: matrix arithmetic executed, including recomputation, over the peak"
     )
     act_bytes_per_token: Bytes = stat(
         "activations that a block stores per token on one processor",
@@ -379,12 +379,12 @@ class MemoryRisk:
     """Probability of fitting in memory, from memory measurements."""
 
     fits: Fraction = stat(
-        "probability that an execution fits in tier-1 memory, from measured runs", nullable=True
+        "probability that an execution fits in memory, from measured runs", nullable=True
     )
 
 
 MFU = ("mfu", "mfu_causal")
-"""Model FLOP utilisation with full and with causal attention."""
+"""Model FLOP utilization with full and with causal attention."""
 
 
 def mfu_name(execution: Mapping[str, Any]) -> str:
@@ -406,6 +406,9 @@ BOUNDS = {
     "total_time_high": "upper end of the interval of total_time",
 }
 """Prediction interval from measured training steps in edition ``corrected``, in s."""
+
+MEMORIES = ("memory", "host memory")
+"""Names of both memory tiers: of a processor, and of its host, which receives what is offloaded."""
 
 TIER1 = "proc_mem_tier1_cap_req"
 """Tier-1 memory needed by an execution."""

@@ -10,7 +10,7 @@ from calculon.base.units import scaled
 from calculon.declarations.plan_words import plan_words
 from calculon.launch.dialect import Launch, Setting
 from calculon.launch.engines.engine_files import CHECKPOINT
-from calculon.render.document import Block, Document, Grid, Names, Section, dim, labelled
+from calculon.render.document import Block, Document, Grid, Names, Section, dim, labeled
 from calculon.render.texts import counted
 
 _LONGEST = 200  # characters per text: longer ones are data, not settings
@@ -24,7 +24,7 @@ def launch_page(launch: Launch, file: str = "") -> Document:
     told = f", {counted(processors, 'processor')}" if isinstance(processors, int) else ""
     title = f"{launch.dialect.title}{told}"
     summary = _served(launch) if launch.deployment else _summary(launch, file or title)
-    lead = labelled({label: _cut(text) for label, text in summary.items()})
+    lead = labeled({label: _cut(text) for label, text in summary.items()})
     notes = (_cut(f"Note: {note}") for note in launch.notes)
     lost = [(_words(setting), effect) for setting, effect in launch.not_modelled]
     unknown, unresolved = (
@@ -32,7 +32,7 @@ def launch_page(launch: Launch, file: str = "") -> Document:
         for settings in (launch.unknown, launch.unresolved)
     )
     parts = (
-        *_listed("Not modelled, though it changes the result", lost),
+        *_listed("Not modeled, though it changes the result", lost),
         *_listed("Unknown, and may change the result", unknown),
         *_listed("Unresolved: the value is not in the file", unresolved),
         *_joined("Read", [_words(setting) for setting in launch.used]),
@@ -81,18 +81,18 @@ def _summary(launch: Launch, file: str) -> dict[str, str]:
     Raises:
         SpecError: For an invalid execution or model.
     """
-    asked = inputs.asked_execution(launch.execution)
+    asked = inputs.resolve_execution(launch.execution)
     whole = asked.execution
     fields = whole.to_dict()
-    found = {"version": f"written for {launch.dialect.version}; preset {asked.preset.name}"}
-    found["plan"] = plan_words(fields, asked.preset.usual(fields))
+    result = {"version": f"written for {launch.dialect.version}; preset {asked.preset.name}"}
+    result["plan"] = plan_words(fields, asked.preset.usual(fields))
     length = f" of {whole.seq_length:,} tokens" if whole.seq_length else ""
-    found["batch"] = f"{whole.batch_size:,} sequences{length}"
+    result["batch"] = f"{whole.batch_size:,} sequences{length}"
     if launch.model:
-        found["model"] = _model_words(launch.model, file)
+        result["model"] = _model_words(launch.model, file)
     if words := _campaign_words(launch.campaign):
-        found["run"] = words
-    return found
+        result["run"] = words
+    return result
 
 
 def _served(launch: Launch) -> dict[str, str]:
@@ -109,15 +109,15 @@ def _served(launch: Launch) -> dict[str, str]:
     batch.append(f"passes of {budget:,} tokens" if budget else "prompts in separate passes")
     if fields.get("draft", "none") != "none":
         batch.append(f"drafts by {fields['draft']}")
-    found = {"version": f"written for {launch.dialect.version}"}
+    result = {"version": f"written for {launch.dialect.version}"}
     if (name := launch.stated.get(CHECKPOINT)) is not None:
-        found["checkpoint"] = str(name.value)
-    found["deployment"] = f"{counted(copies, 'replica')} of {ranks}"
-    found["types"] = ", ".join((*types, f"cache {fields['kv_dtype']}"))
-    found["batch"] = ", ".join(batch)
+        result["checkpoint"] = str(name.value)
+    result["deployment"] = f"{counted(copies, 'replica')} of {ranks}"
+    result["types"] = ", ".join((*types, f"cache {fields['kv_dtype']}"))
+    result["batch"] = ", ".join(batch)
     if (share := fields.get("memory_fraction")) is not None:
-        found["cache"] = f"{share:.3g} of the memory left by weights, activations and reserve"
-    return found
+        result["cache"] = f"{share:.3g} of the memory left by weights, activations and reserve"
+    return result
 
 
 def _model_words(document: Mapping[str, Any], file: str) -> str:

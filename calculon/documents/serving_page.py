@@ -10,7 +10,7 @@ from calculon.documents.page import SIDE_BY_SIDE
 from calculon.documents.page_title import titled
 from calculon.documents.serving_drafts import draft_notes, draft_words
 from calculon.documents.serving_prefixes import length_note, prefix_notes, prefix_section
-from calculon.estimate.served_errors import basis
+from calculon.estimate.served_errors import WIDEST, basis, short_basis
 from calculon.render.digits import WITHOUT_INTERVAL, Digits
 from calculon.render.document import (
     Block,
@@ -22,7 +22,7 @@ from calculon.render.document import (
     Styled,
     bold,
     dim,
-    labelled,
+    labeled,
 )
 from calculon.render.text_tables import Column, Table
 from calculon.render.texts import counted, gibibytes, percent
@@ -51,21 +51,28 @@ BOUNDS = {"floor": "floor", "arithmetic": "arithmetic", "memory": "memory", "net
 PASSES = {"decode": "Decode pass", "prefill": "Prefill of one prompt"}
 """Titles of the sections of passes."""
 
+NOT_VALIDATED = "not validated"
+"""Mark of a figure whose published rows differ too much for a useful range."""
+
 _LATENT = 1e-12
 """Share of a cause, or seconds of a delay, below which it is a rounding error."""
 
-_MOST_PARTS = 3
+_MAX_PARTS = 3
 """Maximum number of machine parts on the page."""
 
-_LEAST_HELP = 5e-3
+_MIN_HELP = 5e-3
 """Smallest elasticity of a machine part on the page."""
 
 _BETTER = {
+    "bandwidth of memory": "memory bandwidth",
+    "capacity of memory": "memory capacity",
+    "rate of arithmetic": "arithmetic rate",
+    "bandwidth of the network": "network bandwidth",
     "latency of small messages": "shorter small-message latency",
     "floors of kernels": "shorter kernel floors",
     "time of the host": "shorter host time",
 }
-"""Labels of machine parts that improve by getting smaller."""
+"""Labels of machine parts, whose names are keys of results."""
 
 
 def serving_page(served: ServedRecord, note: str = "") -> Document:
@@ -83,9 +90,10 @@ class _ServingPage:
         """Return the complete page."""
         served, procs = self.served, self.deployment.num_procs
         question = {
-            "deployment": deployment_words(self.deployment),
+            "deployment": deployment_words(self.deployment, served.arithmetic),
+            "chosen": self._chosen(),
             "requests": requests_words(self.workload),
-            "batch": f"{counted(served.batch, 'sequence')} in each replica: {self._limit()}",
+            "batch": f"{counted(served.batch, 'sequence')} per replica: {self._limit()}",
             "drafts": draft_words(served),
         }
         load = (self._load(), *prefix_section(served))
@@ -99,7 +107,17 @@ class _ServingPage:
         )
         title = f"{served.model} served by {procs:,} x {served.system}"
         machine = {**served.provenance, "note": note}
-        return titled(title, "", machine, lead=(labelled(question),), parts=parts)
+        return titled(title, "", machine, lead=(labeled(question),), parts=parts)
+
+    def _chosen(self) -> str:
+        """Return the search that found the deployment; empty for a stated one."""
+        tried = self.served.tried
+        if not tried:
+            return ""
+        near = not all(one.met for one in self.served.limits)
+        best = f"best of {tried:,} by tokens/s, then TPOT"
+        words = f"nearest of {tried:,} to the limits" if near else best
+        return f"{words} (calculon serve-optimal)"
 
     def _limit(self) -> str:
         """Return the reason why the batch of a replica is limited."""
@@ -112,12 +130,15 @@ class _ServingPage:
         return "as many as users wait for at a time" if thinks else CUTS[cut]
 
     def _answer(self) -> Section:
-        """Return latency, throughput and costs, and the limits that they keep or miss."""
+        """Return latency, throughput and costs, and the limits that they meet or miss."""
         limits = (
-            f"Keeps {self._kept(one)}." if one.met else bold(f"Misses {one.in_words}.")
+            f"Meets {self._kept(one)}{self._doubt(one)}."
+            if one.met
+            else bold(f"Misses {one.in_words}.")
             for one in self.served.limits
         )
-        return Section("", (Facts((*self._rates(), *self._costs())), *limits, *self._basis()))
+        notes = (*self._beyond_training(), *self._basis())
+        return Section("", (Facts((*self._rates(), *self._costs())), *limits, *notes))
 
     def _kept(self, limit: LimitRecord) -> str:
         """Return a limit with the measured figure, in the figure's digits."""
@@ -125,7 +146,17 @@ class _ServingPage:
             return limit.in_words
         # Limits are written as given, measured values with their own digits.
         most = f"{limit.most:g} s" if limit.most >= 1 else f"{1e3 * limit.most:g} ms"
-        return f"{limit.name.upper()}: {self._duration(limit.name)(limit.found)} of {most}"
+        return f"{limit.name.upper()}: {self._duration(limit.name)(limit.found)}, limit {most}"
+
+    def _doubt(self, limit: LimitRecord) -> str:
+        """Return a caveat if the range of a figure crosses a limit that it keeps; else empty."""
+        one = self.served.ranges.get(limit.name)
+        if one is None or limit.found * one.ratio_high <= limit.most:
+            return ""
+        if not one.validates:
+            return f", {NOT_VALIDATED}"
+        worst = self._digits(limit.name).duration(limit.found * one.ratio_high, limit.found)
+        return f", but its range goes to {worst}"
 
     def _rates(self) -> Iterator[tuple[str, str, str]]:
         """Yield latencies and rates."""
@@ -156,22 +187,16 @@ class _ServingPage:
         elif not price:
             # A question mark with a hint, because most users want the price.
             yield "USD per 1M generated", "?", "no price is known: --set price=2.5 (USD/h)"
-        if f["joules_per_token"] is not None:
-            yield (
-                "J per token",
-                write(f["joules_per_token"]),
-                "estimate, from assumed power",
-            )
         if self.served.run_time is not None:
             count = f"{self.workload.requests:,} requests"
-            told = f"{count}, {rate(f['run_output_rate'])} generated tokens/s"
-            yield "whole run", duration_of(self.served.run_time), told
+            text = f"{count}, {rate(f['run_output_rate'])} generated tokens/s"
+            yield "whole run", duration_of(self.served.run_time), text
 
     def _digits(self, figure: str) -> Digits:
         """Return the digits that the range of a figure allows."""
         one = self.served.ranges.get(figure)
-        # Without published rows, digits are those of unmeasured figures.
-        return Digits(WITHOUT_INTERVAL if one is None else one.spread)
+        # Without useful published rows, digits are those of unmeasured figures.
+        return Digits(one.spread if one is not None and one.validates else WITHOUT_INTERVAL)
 
     def _duration(self, figure: str) -> Callable[[float], str]:
         """Return a function that writes times in the digits of a figure."""
@@ -181,23 +206,28 @@ class _ServingPage:
     def _range(self, figure: str, write: Callable[[float, float], str]) -> str:
         """Return the range of a figure from published rows, in the figure's digits; empty without one."""
         one = self.served.ranges.get(figure)
-        return (
-            "" if one is None else f"({write(one.low, one.value)} to {write(one.high, one.value)})"
-        )
+        if one is None:
+            return ""
+        if not one.validates:
+            return NOT_VALIDATED
+        return f"({write(one.low, one.value)} to {write(one.high, one.value)})"
 
     def _basis(self) -> Iterator[Styled]:
         """Yield the class of the deployment, and the published rows that the ranges are based on."""
         served = self.served
         if served.served_class is not None and served.ranges:
-            yield dim(f"Ranges of 90 %. {basis(served.served_class, served.ranges)}")
+            yield dim(f"Ranges of 90 %: {short_basis(served.served_class, served.ranges)}")
 
     def _evidence(self) -> Iterator[str]:
         """Yield a note on the origin of the ranges."""
-        if self.served.ranges:
+        if self.served.served_class is not None and self.served.ranges:
+            yield basis(self.served.served_class, self.served.ranges)
+            if not all(one.validates for one in self.served.ranges.values()):
+                yield f"{NOT_VALIDATED.capitalize()}: published rows differ by a factor above {WIDEST:g}."
             yield (
-                "Ranges contain 90 % of measured values, judging by published rows: rows with a similar model, engine, "
-                "hardware and load have more weight, all sources the same, and nothing is fitted to them (calculon lv "
-                "--study serving --edition corrected)."
+                "Ranges are based on published measurements (calculon lv --study serving --edition corrected). Rows "
+                "with a similar model, engine, hardware and load count more; every source has the same weight; nothing "
+                "is fitted to these rows."
             )
 
     def _causes(self) -> Section:
@@ -212,7 +242,7 @@ class _ServingPage:
         both = {key: (1 - share) * decode[key] + share * prefill[key] for key in CAUSES}
         ordered = sorted(CAUSES, key=lambda key: -both[key])
         columns = (
-            Column("cause", "time goes to"),
+            Column("cause", "time spent on"),
             Column("both", "all", right=True),
             Column("decode", "decoding", right=True),
             Column("prefill", "prefill", right=True),
@@ -242,11 +272,11 @@ class _ServingPage:
             size, style = f[f"mem_{name}"], "dim" if name == "free" else ""
             pieces = Styled(name, style), Styled(gibibytes(size, 1), style)
             rows.append((*pieces, dim(percent(size / whole))))
-        fits = f"{f['max_concurrency']:,.0f} sequences fit; one alone can have {f['max_context']:,.0f} tokens."
+        fits = f"{f['max_concurrency']:,.0f} sequences fit; a single one can have up to {f['max_context']:,.0f} tokens."
         blocks: list[Block] = [Grid(("left", "right", "right"), tuple(rows)), dim(fits)]
         if (even := f["even_context"]) is not None and math.isfinite(even):
             reads = (
-                f"From {even:,.0f} tokens of context on, a pass reads more KV cache than weights."
+                f"Beyond {even:,.0f} tokens of context, a pass reads more KV cache than weights."
             )
             blocks.append(dim(reads))
         remark = f"GiB per rank, of {gibibytes(whole, 1)}"
@@ -256,15 +286,21 @@ class _ServingPage:
         """Return the load, and the waiting times."""
         f = self.figures
         rows = (
-            ("sequences decoded in a replica", f"{f['concurrency']:,.1f}"),
+            ("sequences decoding per replica", f"{f['concurrency']:,.1f}"),
             ("wait before prefill", duration_of(f["queue_time"])),
             *self._pools(),
             (self._prefill_label(), duration_of(f["prefill_time"])),
             ("decode pass", duration_of(f["decode_time"])),
             ("whole request", duration_of(f["request_latency"])),
+            *self._energy(),
         )
-        remark = f"{percent(f['utilisation'])} of capacity"
+        remark = f"{percent(f['utilization'])} of capacity"
         return Section("Load", (Grid(("left", "right"), rows),), remark, opened=True)
+
+    def _energy(self) -> Iterator[tuple[str, str]]:
+        """Yield the energy of a token, an estimate from assumed power."""
+        if (joules := self.figures["joules_per_token"]) is not None:
+            yield "J per generated token", self._digits("output_rate").small(joules)
 
     def _prefill_label(self) -> str:
         """Return the label of the prefill time of a lone request; under load, chunked prefill splits a long prompt."""
@@ -306,7 +342,7 @@ class _ServingPage:
         # Passes are timed on one stage; hand-overs and the slowest rank add to the time of a token.
         beyond = self.figures["decode_time"] - one.time
         if name == "decode" and beyond > _LATENT:
-            said = f"A token takes {duration_of(beyond)} more: stage-to-stage transfers, waiting for the slowest rank."
+            said = f"Each token takes another {duration_of(beyond)} for stage-to-stage transfers and the slowest rank."
             blocks.append(dim(said))
         return Section(PASSES[name], tuple(blocks), duration_of(one.time), opened=True)
 
@@ -318,10 +354,10 @@ class _ServingPage:
         }
         rows = tuple(
             (_BETTER.get(part, part), f"+{100 * (1.1**elasticity - 1):.1f} %")
-            for part, elasticity in [*self.served.helps.items()][:_MOST_PARTS]
-            if elasticity > _LEAST_HELP
+            for part, elasticity in [*self.served.helps.items()][:_MAX_PARTS]
+            if elasticity > _MIN_HELP
         )
-        remark = f"{figure[self.served.worth]} for 10 % more"
+        remark = f"gain in {figure[self.served.worth]} from 10 % better hardware"
         return Section("What would help", (Grid(("left", "right"), rows),), remark)
 
     def _router(self) -> Iterator[str]:
@@ -329,21 +365,19 @@ class _ServingPage:
         pool = self.deployment.prefill or self.deployment
         if pool.replicas > 1 and self.workload.rate is not None:
             yield (
-                f"All {pool.replicas:,} replicas share a queue: a request goes to the first free one. If each has "
-                "a queue of its own (round-robin routing), requests wait longer: as for one replica at its share "
-                "of the rate."
+                f"All {pool.replicas:,} replicas share a queue: a request goes to the first free one. With separate "
+                "queues (round-robin routing), requests wait longer, as for a single replica at its share of the rate."
             )
 
     def _notes(self) -> Iterator[str]:
         """Yield the assumptions of the estimate."""
         d = self.deployment
-        yield "A steady state of mean values, not a simulation."
+        yield "Steady state of mean values, not a simulation."
         yield from self._evidence()
         yield (
-            f"Admission by {d.admission}, {d.memory_fraction:g} of the free memory for the cache, a reserve of "
-            f"{d.reserve / GIB:g} GiB; {length_note(self.workload)}."
+            f"Admission: {d.admission}; {d.memory_fraction:g} of the free memory for the KV cache, "
+            f"{d.reserve / GIB:g} GiB in reserve; {length_note(self.workload)}."
         )
-        yield from self._beyond_training()
         yield from self._router()
         yield from prefix_notes(self.served)
         yield from draft_notes(self.served)
@@ -354,10 +388,7 @@ class _ServingPage:
         """Yield a note if requests are longer than the training sequences."""
         length, trained = self.workload.prompt + self.workload.output, self.served.seq_size
         if 0 < trained < length:
-            yield (
-                f"Prompt and output have {length:,} tokens, but the model was trained on {trained:,} (seq_size): "
-                "time and memory hold for longer contexts, too; the quality of its answers is not known."
-            )
+            yield f"Prompt and output have {length:,} tokens, more than the {trained:,} of training (seq_size)."
 
 
 def _joined(*remarks: str) -> str:
@@ -365,12 +396,12 @@ def _joined(*remarks: str) -> str:
     return ", ".join(filter(None, remarks))
 
 
-ENDLESS = "without end"
+ENDLESS = "unbounded"
 """Waiting time if requests arrive faster than they are answered."""
 
 
 def duration_of(seconds: float) -> str:
-    """Write a time; ``without end`` if requests arrive faster than they are answered."""
+    """Write a time; ``unbounded`` if requests arrive faster than they are answered."""
     return ENDLESS if math.isinf(seconds) else duration(seconds, error=abs(seconds) / 20)
 
 
@@ -393,14 +424,15 @@ def split_words(d: Pool) -> str:
     )
 
 
-def types_words(d: Deployment) -> str:
-    """Return the data types of weights and KV cache."""
+def types_words(d: Deployment, arithmetic: str = "") -> str:
+    """Return the data types of weights and KV cache; `arithmetic` is the wider type that they are multiplied in."""
     experts = "" if d.experts_dtype == "same" else f", experts {d.experts_dtype}"
-    return f"weights {d.weights_dtype}{experts}, cache {d.kv_dtype}"
+    wider = f" (multiplied in {arithmetic})" if arithmetic else ""
+    return f"weights {d.weights_dtype}{experts}{wider}, cache {d.kv_dtype}"
 
 
-def deployment_words(d: Deployment) -> str:
-    """Return a deployment in one line."""
+def deployment_words(d: Deployment, arithmetic: str = "") -> str:
+    """Return a deployment in one line; `arithmetic` as in :func:`types_words`."""
     batching = f"{d.batching} batching"
     if d.batching == "continuous":
         budget = d.token_budget
@@ -409,7 +441,7 @@ def deployment_words(d: Deployment) -> str:
     if pool := d.prefill:
         batching = "no prefill in between"
         replicas += f" decode, {counted(pool.replicas, 'replica')} of {split_words(pool)} prefill"
-    return f"{replicas}; {types_words(d)}; {batching}{exchange_words(d)}"
+    return f"{replicas}; {types_words(d, arithmetic)}; {batching}{exchange_words(d)}"
 
 
 def exchange_words(d: Deployment) -> str:

@@ -1,6 +1,6 @@
 """Order of the arguments of public functions: MODEL, then PLAN or PROCS, then SYSTEM.
 
-The machine may also come before the plan or the number of processors: a machine is recognised as one.
+The machine may also come before the plan or the number of processors: a machine is recognized as one.
 """
 
 import inspect
@@ -59,7 +59,7 @@ def in_order(
 
 
 def is_system(value: object) -> bool:
-    """Return whether an argument is a machine: a record, a name of the catalog, a file or its fields; or several.
+    """Return true if an argument is a machine (a record, a name of the catalog, a file or its fields) or several.
 
     >>> is_system("h100"), is_system("h100, h200"), is_system({"networks": []}), is_system("64"), is_system("tp=4")
     (True, True, True, False, False)
@@ -71,7 +71,9 @@ def is_system(value: object) -> bool:
     if isinstance(value, (str, os.PathLike)):
         return _names_system(os.fsdecode(value))
     if isinstance(value, Mapping):
-        return catalog.tells("system", value) or str(value.get(BASE)) in catalog.names("system")
+        return catalog.has_fields_of("system", value) or str(value.get(BASE)) in catalog.names(
+            "system"
+        )
     return isinstance(value, (list, tuple)) and bool(value) and all(map(is_system, value))
 
 
@@ -87,7 +89,7 @@ def _names_system(text: str) -> bool:
 
 
 def _holds_system(path: str) -> bool:
-    """Return whether a file describes a machine; what is wrong with it is reported by whoever reads it."""
+    """Return True if a file describes a machine; errors in it are left to the function that reads it."""
     if document_suffix(path) not in SUFFIXES:
         return False
     try:

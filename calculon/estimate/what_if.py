@@ -8,6 +8,7 @@ import numpy as np
 from calculon import inputs
 from calculon.base.errors import Problem, SpecError
 from calculon.base.units import Array
+from calculon.declarations import arguments
 from calculon.declarations.model import Model
 from calculon.editions import find_edition
 from calculon.editions.edition import Edition
@@ -16,7 +17,8 @@ from calculon.estimate.evaluate import Evaluation, evaluate
 from calculon.hardware.figures import Figure, figures_of, with_figures
 from calculon.hardware.system import System
 from calculon.inputs import Changed, Source
-from calculon.plan.plan import Executions, Plan, read_plan
+from calculon.plan.plan import Executions, Plan
+from calculon.plan.read_plan import read_plan
 
 Change = Mapping[str, float]
 """New values of figures of a system by path, in the units of its file; also of its other values."""
@@ -76,12 +78,12 @@ def _changes(changes: Any) -> list[Change]:
     """Check that changes are a list of mappings, and return them."""
     wanted = 'a list with a mapping for each row, such as [{"mem1.GBps": 4000}]'
     if isinstance(changes, (str, bytes, Mapping)) or not isinstance(changes, Iterable):
-        raise SpecError("what_if", Problem("changes", wanted, inputs.found(changes)))
+        raise SpecError("what_if", Problem("changes", wanted, arguments.described(changes)))
     rows: list[Any] = list(changes)
     for i, row in enumerate(rows):
         if not isinstance(row, Mapping) or not all(isinstance(path, str) for path in row):
             wanted = "a mapping from paths to values"
-            raise SpecError("what_if", Problem(f"changes[{i}]", wanted, inputs.found(row)))
+            raise SpecError("what_if", Problem(f"changes[{i}]", wanted, arguments.described(row)))
     return rows
 
 

@@ -33,9 +33,8 @@ from calculon.plan.rules.all_rules import REASONS, check
 _DEGREES = (*PUBLISHED_DEGREES, *FURTHER_DEGREES)
 _NUMBERS = tuple(one.name for one in FIELDS if one.declaration.control and not one.named)
 SIZES = (
-    *(
-        name for name in _DEGREES if name in _NUMBERS and name != "data_par"
-    ),  # derived from the other degrees
+    # The data-parallel degree follows from the other degrees.
+    *(name for name in _DEGREES if name in _NUMBERS and name != "data_par"),
     *(name for name in _NUMBERS if name not in _DEGREES),
 )
 """Numeric fields, in the order of the controls."""
@@ -134,7 +133,7 @@ class Choices:
         plan = near.table(changes, np.arange(len(changes))[:, None])
         legal = (check(q.model, q.system, plan) == 0).tolist()
         divide = _numbers_of_chunks(q, self.fields)
-        found: dict[str, dict[Any, bool]] = {}
+        result: dict[str, dict[Any, bool]] = {}
         for change, good in zip(changes, legal, strict=True):
             name = change.field
             if change.value is None or name not in (*SIZES, *SWITCHES):
@@ -143,8 +142,8 @@ class Choices:
             value = named[change.value] if named else change.value
             if name != CHUNKS or value in divide:
                 known = good and not (name in SIZES and broken)
-                found.setdefault(name, {})[value] = known
-        return found
+                result.setdefault(name, {})[value] = known
+        return result
 
     @cached_property
     def sizes(self) -> tuple[Choice, ...]:
@@ -310,7 +309,7 @@ def choices(question: Question, fields: Fields, stated: Fields) -> Choices | Non
             read = inputs.readable_execution(given, edition=CORRECTED, preset=question.framework)
         except SpecError:
             return None
-        fields = all_fields(read.asked.execution)
+        fields = all_fields(read.resolved.execution)
         stated = {name: value for name, value in stated.items() if name not in read.unread}
         fields = {**fields, **stated}
     return Choices(question, fields, stated)

@@ -1,6 +1,5 @@
 """Table of executions: a struct of arrays with the fields of :class:`~calculon.declarations.execution.Execution`."""
 
-import os
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
@@ -11,12 +10,11 @@ from calculon import inputs
 from calculon.base.display import Tabular
 from calculon.base.errors import Problem, SpecError, nearest
 from calculon.base.units import Array
+from calculon.declarations import arguments
 from calculon.declarations.decode import decode
 from calculon.declarations.execution import Execution
-from calculon.declarations.model import Model
 from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.presets import filled
-from calculon.hardware.system import System
 from calculon.plan.columns import (
     DEFAULTS,
     FIELDS,
@@ -104,7 +102,9 @@ class Plan(Columns, Tabular):
             SpecError: When a column is missing or unknown, or lengths differ. Invalid values are marked instead.
         """
         if not isinstance(columns, Mapping):
-            raise SpecError("plan", Problem("", "a mapping of columns", inputs.found(columns)))
+            raise SpecError(
+                "plan", Problem("", "a mapping of columns", arguments.described(columns))
+            )
         if edition is not None:
             columns = {**columns, "edition": edition}
         columns = _completed(columns)
@@ -149,7 +149,7 @@ class Plan(Columns, Tabular):
                 otherwise as :meth:`from_columns`.
         """
         if not inputs.is_frame(frame):
-            raise SpecError("plan", Problem("", "a DataFrame", inputs.found(frame)))
+            raise SpecError("plan", Problem("", "a DataFrame", arguments.described(frame)))
         inputs.check_columns(frame.columns, "plan")
         there = {name: frame[name] for name in NAMES if name in frame.columns}
         for name, default in DEFAULTS.items():  # blank if rows of several editions were joined
@@ -171,11 +171,11 @@ class Plan(Columns, Tabular):
         """
         given: Any = plans
         if not isinstance(given, Iterable):
-            raise SpecError("plans", Problem("", "a list of Plans", inputs.found(given)))
+            raise SpecError("plans", Problem("", "a list of Plans", arguments.described(given)))
         parts: list[Any] = list(given)
         for part in parts:
             if not isinstance(part, Plan):
-                raise SpecError("plans", Problem("", "only Plans", inputs.found(part)))
+                raise SpecError("plans", Problem("", "only Plans", arguments.described(part)))
         if not parts:
             return cls.from_records([])
         columns = {n: np.concatenate([plan._columns[n] for plan in parts]) for n in NAMES}
@@ -323,25 +323,6 @@ Executions: TypeAlias = Union[
 _WANTED = "a Plan, a DataFrame, a list of Executions or of mappings with their fields, or a mapping of columns"
 
 
-def read_plan(
-    source: "inputs.Source | Executions", model: Model, system: System, edition: str | None = None
-) -> Plan:
-    """Return a table of executions from one, or from a plan: words, a file, a result or a launch script.
-
-    Args:
-        source: The executions.
-        model, system: Model and machine, which fill in what a plan leaves out.
-        edition: Edition for all rows, if one is asked for.
-
-    Raises:
-        SpecError: As :func:`as_plan`, and for a plan that cannot be read.
-    """
-    given: Any = source
-    if isinstance(given, (str, os.PathLike, inputs.Changed)):
-        given = inputs.execution(given, edition=edition, model=model, system=system)
-    return as_plan(given, edition)
-
-
 def as_plan(source: Executions, edition: str | None = None) -> Plan:
     """Return a table of executions from any supported form, optionally in an edition.
 
@@ -367,4 +348,4 @@ def as_plan(source: Executions, edition: str | None = None) -> Plan:
         if all(isinstance(row, Execution) or inputs.as_mapping(row) is not None for row in rows):
             return Plan.from_records(rows, edition)
     hint = "pass its plan" if isinstance(getattr(given, "plan", None), Plan) else ""
-    raise SpecError("plan", Problem("", _WANTED, inputs.found(given), hint))
+    raise SpecError("plan", Problem("", _WANTED, arguments.described(given), hint))

@@ -13,7 +13,7 @@ from calculon.base.frozen import dataclass
 from calculon.base.units import Array
 from calculon.declarations.axes import DIVIDED, FURTHER_FACTORS, PUBLISHED_DEGREES
 from calculon.declarations.model import Model
-from calculon.declarations.named_values import ENDS_AS_BLOCKS, PRESETS, PUBLISHED
+from calculon.declarations.named_values import ENDS_AS_BLOCKS, PRESETS, PUBLISHED, is_offered
 from calculon.declarations.presets import NODE, Preset, find_preset
 from calculon.declarations.statistics import OFFLOADS
 from calculon.hardware.system import System
@@ -181,7 +181,7 @@ class Candidates:
     @cached_property
     def _usual(self) -> dict[str, Values]:
         """Values of each optional field that the preset tries and the model supports."""
-        found: dict[str, Values] = {}
+        result: dict[str, Values] = {}
         for name in EXTENSIONS:
             tried = self.preset.tried(name)
             if tried is None:
@@ -190,9 +190,11 @@ class Candidates:
             elif "context_par" in field_of(name).declaration.needs and self._whole_sequences:
                 tried = (DEFAULTS[name],)
             elif len(tried) > 1:
+                family = self.system.provenance.family
+                tried = tuple(one for one in tried if is_offered(name, one, family))
                 tried = allowed_values(name, tried, self.model, self.system, self.constants)
-            found[name] = tried
-        return found
+            result[name] = tried
+        return result
 
     def _divided(self, name: str) -> tuple[int, ...]:
         """Return the degrees of a further axis that divide the experts, or the longest sequence as in practice."""

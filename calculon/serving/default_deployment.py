@@ -19,6 +19,15 @@ PREFILL = "prefill"
 """Field of the processors that only prefill (disaggregated prefill); changes of its parts are ``prefill.NAME``."""
 
 
+def default_types(model: Model) -> Mapping[str, Any]:
+    """Return fields of a deployment whose default is the type of the released weights of a model.
+
+    They apply to deployments that are searched, stated in words or by a script, which loads the checkpoint as released;
+    not to files of deployments. Machines without an engine for a type compute in 16 bits.
+    """
+    return {} if model.origin is None else model.origin.released
+
+
 def solver_of(
     model: Model, system: System, deployment: Deployment, workload: Workload
 ) -> OperatingPointSolver:
@@ -114,9 +123,9 @@ def _plain(
     split = plain["tensor_par"]
     # without a valid split, the first attempt raises the error that names the field
     stages = [p for p in range(1, procs // split + 1) if procs % (split * p) == 0] or [1]
-    found = read_deployment(plain)
+    result = read_deployment(plain)
     for stage in stages:
-        found = read_deployment({"pipeline_par": stage, **plain})
-        if "pipeline_par" in given or solver_of(model, system, found, workload).capacity[0] > 0:
+        result = read_deployment({"pipeline_par": stage, **plain})
+        if "pipeline_par" in given or solver_of(model, system, result, workload).capacity[0] > 0:
             break
-    return found
+    return result

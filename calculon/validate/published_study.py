@@ -393,12 +393,12 @@ class Library:
         Raises:
             SpecError: When the folder contains no validation studies.
         """
-        found = cls(catalog.root() if base is None else Path(base))
-        if not (found.base / FOLDER).is_dir():
+        result = cls(catalog.root() if base is None else Path(base))
+        if not (result.base / FOLDER).is_dir():
             wanted = f"a folder that holds the folder {FOLDER!r}"
-            missing = "no such folder" if not found.base.is_dir() else f"none in {found.base}"
+            missing = "no such folder" if not result.base.is_dir() else f"none in {result.base}"
             raise SpecError(str(base), Problem("", wanted, missing))
-        return found
+        return result
 
     @property
     def studies_folder(self) -> Path:
@@ -447,10 +447,10 @@ class Library:
             if path is None:
                 wanted = f"a {kind} file in {study.folder}"
                 raise SpecError(study.file, Problem(kind, wanted, f"no file {source!r}"))
-            return str(path), catalog.whole(kind, read_document(str(path)), str(path))
+            return str(path), catalog.resolved_document(kind, read_document(str(path)), str(path))
         own = self.base / catalog.KINDS[kind] / f"{source}.json"
         if own.is_file():
-            return str(own), catalog.whole(kind, read_document(str(own)), str(own))
+            return str(own), catalog.resolved_document(kind, read_document(str(own)), str(own))
         try:
             return source, catalog.load(kind, source)[1]
         except SpecError as error:

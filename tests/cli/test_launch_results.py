@@ -102,7 +102,7 @@ def test_a_launch_file_as_mine_becomes_that_of_the_best(run, own, tmp_path):
     assert out.startswith("Plan for gpt2-124M")
     assert "From mine to the best, one change at a time" in out
     assert "Settings of Megatron-LM, from mine to the best: " in out
-    assert "run.sh: --no-masked-softmax-fusion: changes the result, and is not modelled" in err
+    assert "run.sh: --no-masked-softmax-fusion: changes the result, and is not modeled" in err
     shown = "".join(unified_diff(*(one.read_text().splitlines(True) for one in (own, script))))
     assert out.endswith(
         f"--- {own}\n+++ {script}\n{shown.partition('+++ ')[2][1:]}Output: {script}\n"
@@ -137,7 +137,7 @@ def test_what_cannot_be_changed_is_written_anew(run, refuses, own, best):
     assert (code, out) == (0, calculon.export_flags(best, "megatron-lm"))
     assert told in err
     rows = [
-        (f"--mine {own} --emit megatron-lm:{own}", "expected a file of its own"),
+        (f"--mine {own} --emit megatron-lm:{own}", "expected a separate file"),
         (f"--mine {own} --emit megatron-lm:run.toml", "expected a name such as run.sh"),
     ]
     refuses(QUESTION, rows)
@@ -166,7 +166,7 @@ def test_an_execution_changes_a_launch_file(run, refuses, own, folder):
     assert printed.out == Path("better.sh").read_text()
     assert printed.err.splitlines()[2:] == out.splitlines()[2:-1]
     Path("empty.sh").write_text("")
-    refuses(call, [(("-o", own), "expected a file of its own")])
+    refuses(call, [(("-o", own), "expected a separate file")])
     other = "empty.sh: expected a launch file of Megatron-LM, found another file"
     refuses(call[:3], [(("--patch", "empty.sh"), other)])
 
@@ -200,8 +200,12 @@ def test_what_cannot_be_emitted_is_refused(refuses):
         ("--emit nemo:/tmp", "/tmp: expected a file, found a folder"),
         ("--emit torchtitan:run.toml", "run.toml: expected a name such as run.py"),
         ("--emit nemo -o -", "expected one output on standard output"),
+        ("--emit vllm", "expected a launcher of training"),
     ]
     refuses(QUESTION, rows)
+    other = ("plan", "llama3-8B", "64", "tpu_v5p", "--emit", "megatron-lm")
+    wanted = "expected a machine that megatron-lm runs on: NVIDIA or AMD, found tpu_v5p"
+    refuses(other, [((), wanted)])
     wanted = (
         "tp_async: expected true, the nearest that Megatron-Bridge can express, found false. "
         "Hint: --fix tp_async=true"

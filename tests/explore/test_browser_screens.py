@@ -135,7 +135,7 @@ def test_fields_take_the_words_of_the_table_offer_them_and_say_what_is_wrong(
     assert "TP <= 2 and memory" in page.evaluate(f"[...{offered}].map((one) => one.value)")
     entered(page, "#s-where", "TP <= 2 and memory < 1")
     assert "write 1 GiB" in page.inner_text("#message")
-    assert "Only executions with" in page.inner_text("#message")
+    assert "Only plans with" in page.inner_text("#message")
     place = page.locator("#message").bounding_box()
     assert 0 <= place["y"] < page.viewport_size["height"] - place["height"]
     entered(page, "#s-where", "TP <= 2 and GiB < 70")
@@ -155,7 +155,7 @@ def test_a_drag_shows_numbers_on_its_way_and_is_one_entry_of_the_history(
 ) -> None:
     page = visitor.open({**MACHINE, **plan}, charts=False)
     address, before = page.url, page.inner_text("#reading")
-    box = page.locator("#knob-3-range").bounding_box()
+    box = page.locator("#slider-3-range").bounding_box()
     middle = box["y"] + box["height"] / 2
     page.mouse.move(box["x"] + 0.4 * box["width"], middle)
     page.mouse.down()
@@ -166,10 +166,10 @@ def test_a_drag_shows_numbers_on_its_way_and_is_one_entry_of_the_history(
     page.mouse.up()
     settled(page)
     stops = page.evaluate(
-        "JSON.parse(document.querySelector('#knob-3-range').dataset.stops).map(Number)"
+        "JSON.parse(document.querySelector('#slider-3-range').dataset.stops).map(Number)"
     )
-    shown = float(page.input_value("#knob-3-value"))
-    assert shown == stops[int(page.input_value("#knob-3-range"))]
+    shown = float(page.input_value("#slider-3-value"))
+    assert shown == stops[int(page.input_value("#slider-3-range"))]
     assert f"system.matrix.bfloat16.tflops={shown:g}" in page.url
     page.go_back()
     settled(page)

@@ -25,7 +25,7 @@ from tests.explore.browsing import (
     wider_than_screen,
 )
 
-RANGE = "#knob-1-range"
+RANGE = "#slider-1-range"
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -70,7 +70,7 @@ def test_a_step_of_a_degree_takes_along_what_has_to_follow(visitor: Visitor) -> 
     settled(page)
     assert page.input_value("#c-pipeline_par") == "8"
     assert page.input_value("#c-pipeline_interleaving") == "1"
-    assert "Chunks per stage 3 → 1" in page.inner_text("#told")
+    assert "Chunks per stage 3 → 1" in page.inner_text("#note")
     assert "pipeline_interleaving=1" in page.url
 
 
@@ -185,7 +185,7 @@ def test_a_deployment_is_an_address_and_back_undoes_it(visitor: Visitor) -> None
     page.wait_for_url("**deployment.max_batch**")
     settled(page)
     entered(page, "[id='c-workload.prompt']", "many")
-    assert "Prompt: expected" in page.inner_text("#message")
+    assert "Prompt tokens: expected" in page.inner_text("#message")
     page.go_back()
     page.go_back()
     settled(page)

@@ -6,7 +6,6 @@ from importlib import import_module
 from typing import Any
 
 from calculon.base.frozen import dataclass
-from calculon.cli.asked_run import add_run
 from calculon.cli.campaign_options import add_campaign
 from calculon.cli.changes import add_changes
 from calculon.cli.options import (
@@ -17,6 +16,7 @@ from calculon.cli.options import (
     positive,
 )
 from calculon.cli.pictures import check_picture, write_picture
+from calculon.cli.requested_run import add_run
 from calculon.cli.results import add_result_arguments
 from calculon.cli.search_options import add_choice_options, add_edition_and_preset, add_values
 from calculon.cli.serving_options import (
@@ -200,7 +200,7 @@ KINDS = (
     ),
     Kind(
         "surface",
-        "the best rate over tensor and pipeline parallelism as a surface with a proportional colour scale",
+        "the best rate over tensor and pipeline parallelism as a surface with a proportional color scale",
         _heatmap_options,
         "plot_heatmap",
         "calculon plot surface gpt3-175B 1024 1536 float16 a100_80g -o surface.png\n"
@@ -285,7 +285,7 @@ KINDS = (
         "decode pass, and the limits of the batch; without -o as a table",
         add_deployment,
         "plot_answers",
-        "calculon plot batch llama-3.1-70b 8 h100 --prompt 2000 --output 500 --ttft 1 --tpot 0.05 -o batch.png\n"
+        "calculon plot batch llama-3.1-70b tp=8 h100 --prompt 2000 --output 500 --ttft 1 --tpot 0.05 -o batch.png\n"
         "calculon plot batch llama3-8B 1 a100_80g_sxm --prompt 1k --output 200 --set max_batch=64",
         "batch_table",
         first=_OF_SERVED,
@@ -308,7 +308,7 @@ KINDS = (
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
-        "Draw a picture: PNG, SVG or PDF, by the suffix of the output. Equal data give equal files.",
+        "Draw a picture: PNG, SVG or PDF, by the suffix of the output. The same data always give the same file.",
         "\n".join(kind.examples.partition("\n")[0] for kind in KINDS),
     )
     below = parser.add_subparsers(

@@ -5,8 +5,8 @@ import argparse
 from calculon.base.errors import Infeasible, Problem, SpecError
 from calculon.cli.campaign_options import add_campaign, campaign_of, stated
 from calculon.cli.options import STDOUT, Log, Parser, check_outputs
-from calculon.cli.results import add_result_arguments, asked_results
-from calculon.cli.served_results import asked_served_results
+from calculon.cli.results import add_result_arguments, requested_results
+from calculon.cli.served_results import requested_served_results
 from calculon.cli.serving_options import add_workload
 
 
@@ -17,7 +17,7 @@ def configure(parser: Parser) -> None:
         "and memory by part, every layer, the best executions of a search, the errors of the cost model against "
         "measurements on the system, and its assumptions; with --tokens or --campaign, or for a result of calculon "
         "plan that has one, also the whole training run (exit code 1 if it misses a limit). "
-        "Deployments that serve a model have a page, too: files of serve, or MODEL,DEPLOYMENT,SYSTEM with a "
+        "Deployments that serve a model also have a page: files of serve, or MODEL,DEPLOYMENT,SYSTEM with a "
         "workload. The page works offline.",
         "calculon report megatron-1T,3072_t4_p64_d12_mbs4_full,a100_80g -o report.html\n"
         "calculon loe megatron-22B 64 64 float16 a100_80g best.json -t 10 --quiet\n"
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     if output != STDOUT:
         check_outputs([output], [text.partition("#")[0] for text in arguments.results], PAGES)
     # Deployments serve requests and have no training run, so run options are an error for them.
-    if deployments := asked_served_results(arguments):
+    if deployments := requested_served_results(arguments):
         if stated(arguments) or arguments.campaign is not None:
             wanted = "executions, which are trained"
             raise SpecError("--campaign", Problem("", wanted, "deployments, which serve"))
@@ -75,4 +75,4 @@ def _executions(arguments: argparse.Namespace) -> tuple[str, list[str]]:
 
     whole = arguments.campaign is not None or stated(arguments)
     asked = campaign_of(arguments) if whole else None
-    return report_text(asked_results(arguments), asked)
+    return report_text(requested_results(arguments), asked)

@@ -1,7 +1,9 @@
-"""The order of the passes on each pipeline stage: the only definition of every schedule.
+"""Order of the passes on each pipeline stage, for every pipeline schedule.
 
-Charts show these orders, :mod:`calculon.cost.pipeline.simulation` executes them if no closed form is exact, and tests
-compare the closed forms of :mod:`calculon.cost.pipeline.schedules` with their execution, event by event.
+The schedules are GPipe, 1F1B, the interleaved schedule, zero bubble (ZB-H1, ZB-H2, ZBV), DualPipe and DualPipeV. This
+is their only definition: charts show these orders, :mod:`calculon.cost.pipeline.simulation` executes them if no closed
+form is exact, and tests compare the closed forms of :mod:`calculon.cost.pipeline.schedules` with their execution, event
+by event.
 """
 
 import itertools
@@ -89,14 +91,14 @@ def order(
     alternating = _alternating(padded, stages, chunks, ahead, late)
     if schedule == "forward":
         alternating = (one for one in alternating if one.kind == "forward")
-    found = [one for one in alternating if one.microbatch < microbatches]
+    result = [one for one in alternating if one.microbatch < microbatches]
     if not pairs:
-        return found
-    forward = [one for one in found if one.kind == "forward"]
+        return result
+    forward = [one for one in result if one.kind == "forward"]
     paired = set(forward[ahead:])
     return [
         one._replace(paired=one.kind == "backward" and last in paired)
-        for one, last in zip(found, [None, *found], strict=False)
+        for one, last in zip(result, [None, *result], strict=False)
     ]
 
 

@@ -19,15 +19,15 @@ INEXPRESSIBLE = {
     **dict.fromkeys(("moe_intermediate_size", "ffn_config.moe_num_experts"), _EXPERTS),
     **dict.fromkeys(("kv_lora_rank", "q_lora_rank"), _LATENT),
     "num_nextn_predict_layers": "prediction of several tokens",
-    "moe_latent_size": "experts in a width of their own",
+    "moe_latent_size": "experts with a separate width",
     "index_topk": _INDEXED,
     "block_configs": "blocks whose widths differ",
     "num_kv_shared_layers": "keys and values that several blocks share",
-    "vision_config": "a vision tower: take what its text_config holds",
+    "vision_config": "a vision tower: use the content of its text_config",
     "add_cross_attention": "cross-attention",
     "is_encoder_decoder": "an encoder",
     "use_bidirectional_attention": "attention to later tokens",
-    "quantization_config": "quantised weights",
+    "quantization_config": "quantized weights",
 }
 """Keys of features that a model cannot express, unless the family reads them."""
 

@@ -88,7 +88,9 @@ def _size(value: float) -> str:
 def times_panel(title: str, fitted: Points, held: Points) -> Panel:
     """Return measured over predicted seconds, with the diagonal and the error band around it."""
     times = [time for pair in (fitted, held) for some in pair for time in some]
-    axis = log_axis("Predicted", "s", [min(times) / 1.3, max(times) * 1.3], room=0.0, most=_TICKS)
+    axis = log_axis(
+        "Predicted", "s", [min(times) / 1.3, max(times) * 1.3], padding=0.0, most=_TICKS
+    )
     ends = axis.limits or (0.0, 1.0)
     return Panel(
         title=title,
@@ -132,7 +134,7 @@ def errors_panel(title: str, fitted: Points, held: Points) -> Panel:
         ),
         marks=[
             Span(name=f"within {percent:g} %", low=-percent, high=percent, level=True, opacity=0.5),
-            Rule(at=0.0, level=True, color="grey", width=0.8),
+            Rule(at=0.0, level=True, color="gray", width=0.8),
             *(
                 dots(
                     [

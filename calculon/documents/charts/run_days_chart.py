@@ -45,13 +45,13 @@ _ROOM = 1.5  # times the longest bar, with space for the text at its end
 _LABEL = 24  # characters per line
 
 
-def run_days(found: "TrainingRun") -> Chart:
+def run_days(training_run: "TrainingRun") -> Chart:
     """Return the parts of a run and its losses, and below them when it ends.
 
     The longest part provides the split, and the interval and digits of a step, which also apply to the days.
     """
-    run, main = found.to_dict(), result_of(found.main.estimate)
-    ended = found.whole.days_by(_CHANCES).tolist()
+    run, main = training_run.to_dict(), result_of(training_run.main.estimate)
+    ended = training_run.whole.days_by(_CHANCES).tolist()
     parts, losses = _parts(run), _losses(run)
     rows = max(len(parts), len(losses), 1)
     ends = [_ends_panel(run, main)]
@@ -84,7 +84,7 @@ def _title(run: Plain, main: Result) -> str:
 
 
 _Bar = tuple[str, float, str]
-"""Label, days and colour of a bar."""
+"""Label, days and color of a bar."""
 
 
 def _parts(run: Plain) -> list[_Bar]:
@@ -163,7 +163,7 @@ def _ends(run: Plain, main: Result) -> Iterator[_End]:
         words = [main.digits.rate(end * factor, like=days * factor) for end in (first, last)]
         text = f"{' to '.join(words)} {unit[0].lower()}"
         level = f": {level_text(main.interval)} interval" if main.interval else ""
-        yield _End(f"cost model{level}", "grey", first, days, last, text)
+        yield _End(f"cost model{level}", "gray", first, days, last, text)
 
 
 def _ends_panel(run: Plain, main: Result) -> Panel:

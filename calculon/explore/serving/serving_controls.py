@@ -8,20 +8,21 @@ from markupsafe import Markup
 
 from calculon.base.units import duration
 from calculon.declarations.fields import SpecField
-from calculon.explore.answers import Answers, Unsearched
-from calculon.explore.choice_words import label, value_words
+from calculon.explore.answers import Answers, PendingAnswers
 from calculon.explore.control import Control, TextControl
+from calculon.explore.labels import label, value_words
 from calculon.explore.page_state import ASKED, CHANGED, State, value_text
-from calculon.explore.part import html
-from calculon.explore.serving.asked_deployments import (
+from calculon.explore.request_tracking import Pending
+from calculon.explore.serving.served_words import DEPLOYMENT, REQUESTS
+from calculon.explore.serving.serving_results import (
     LISTED,
-    answered,
+    displayed_deployment,
     possible,
+    released,
     workload,
     workloads,
 )
-from calculon.explore.serving.served_words import DEPLOYMENT, REQUESTS
-from calculon.explore.visits import Pending
+from calculon.explore.view_part import html
 from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.load import Workload
 
@@ -45,7 +46,7 @@ def serving_controls(
         likely: A state with a valid question, if the page's own has none.
         wrong: Invalid texts of controls, by name.
     """
-    load, best = workload(likely), _best(likely, answers)
+    load, best, types = workload(likely), _best(likely, answers), released(likely, answers)
     own = [word for word in DEPLOYMENT if state.option(word)]
     hidden = [(name, text) for name, text in state.pairs() if name in ASKED or name in state.plan]
     return html(
@@ -55,9 +56,9 @@ def serving_controls(
         requests=[_request(word, one, state, load, wrong) for word, one in REQUESTS.items()],
         own=bool(own),
         back=state.with_options(**dict.fromkeys(DEPLOYMENT, "")),
-        told=state.told,
+        note=state.note,
         choices=[
-            _choice(word, one, values, state, best)
+            _choice(word, one, values, state, best, types.get(one.key, one.default))
             for word, one in DEPLOYMENT.items()
             if one.key != _BATCH
             and (len(values := _values(one, likely, answers)) > 1 or state.option(word))
@@ -70,9 +71,9 @@ def serving_controls(
 def _best(state: State, answers: Answers) -> Deployment | None:
     """Return the deployment of a page; None during a search, and if none fits in memory."""
     try:
-        served = answered(state, answers).served
+        served = displayed_deployment(state, answers).served
     except Pending:
-        if isinstance(answers, Unsearched):
+        if isinstance(answers, PendingAnswers):
             return None
         raise
     return None if served is None else served.deployment
@@ -107,15 +108,20 @@ def _values(one: SpecField, state: State, answers: Answers) -> tuple[Any, ...]:
 
 
 def _choice(
-    word: str, one: SpecField, values: tuple[Any, ...], state: State, best: Deployment | None
+    word: str,
+    one: SpecField,
+    values: tuple[Any, ...],
+    state: State,
+    best: Deployment | None,
+    default: Any,
 ) -> Control:
-    """Return the control of a deployment field: the best value unless one is stated."""
+    """Return the control of a deployment field: the best value, or the default of a choice, unless one is stated."""
     stated = state.option(word)
     found = None if best is None else getattr(best, one.name)
-    usual = "best" if found is None else f"{value_words(one.key, found)} (best)"
+    usual = "best" if stated or found is None else value_words(one.key, found)
     if one.declaration.choices:
-        usual = value_words(one.key, one.default)
-        values = tuple(value for value in values if value != one.default)
+        usual = value_words(one.key, default)
+        values = tuple(value for value in values if value != default)
 
     def adjacent(step: int) -> tuple[str, ...]:
         if one.declaration.choices or found not in values:
@@ -141,6 +147,7 @@ def _choice(
             ),
         ),
         follows=not stated,
+        best=not one.declaration.choices,
         less=adjacent(-1),
         more=adjacent(1),
     )
@@ -157,7 +164,7 @@ def _batch(state: State) -> TextControl:
     )
 
 
-def settled_deployment(state: State, answers: Answers, changed: str) -> State:
+def adjusted_deployment(state: State, answers: Answers, changed: str) -> State:
     """Return a state after a change of a deployment control, without numbers that became impossible."""
     name = changed.removeprefix(_WORD)
     if name not in LISTED or not state.option(changed):
@@ -171,7 +178,7 @@ def settled_deployment(state: State, answers: Answers, changed: str) -> State:
             freed.append(label(other))
     if not freed:
         return state
-    return replace(state, told=f"{', '.join(freed)} follow{'s' * (len(freed) == 1)}")
+    return replace(state, note=f"{', '.join(freed)} follow{'s' * (len(freed) == 1)}")
 
 
 def _without(state: State, word: str) -> dict[str, str]:

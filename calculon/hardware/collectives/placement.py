@@ -27,7 +27,7 @@ class Group:
         below: Ranks of the group inside each of these members; each has its own port to the network.
         network: Number of the outermost network in use; 0 for a placed group of one.
         node: Number of the innermost network of the system.
-        apart: Distance between members on each network, in instances of the inner networks; None for neighbours.
+        apart: Distance between members on each network, in instances of the inner networks; None for neighbors.
     """
 
     ranks: Count
@@ -90,7 +90,7 @@ class Group:
         apart = tuple(np.where(joined > 1, inner, outer) for joined, inner, outer in distances)
         return Group.of(system, near.ranks * self.ranks, members, apart)
 
-    def neighbours(self, number: int) -> Array:
+    def neighbors(self, number: int) -> Array:
         """Return a mask of groups whose members are adjacent on a network."""
         return np.array(True) if self.apart is None else np.asarray(self.apart[number]) == 1
 
@@ -210,19 +210,19 @@ def largest_divisor(number: Count, most: Count) -> Count:
     [8, 8]
     """
     number, most = np.broadcast_arrays(number, most)
-    found = np.where(number % most == 0, most, 0)
-    odd = found == 0
+    result = np.where(number % most == 0, most, 0)
+    odd = result == 0
     # Few pairs are distinct, and the search for a divisor is a Python loop: pack each pair into one number, sort, and
     # compute each distinct pair once.
     if not odd.any():
-        return found
+        return result
     shift = int(most.max()) + 1
     pairs = number[odd] * shift + most[odd]
     ordered = np.sort(pairs)
     distinct = ordered[np.concatenate([[True], ordered[1:] != ordered[:-1]])]
     divisors = np.array([_divisor(*divmod(pair, shift)) for pair in distinct.tolist()])
-    found[odd] = divisors[np.searchsorted(distinct, pairs)]
-    return found
+    result[odd] = divisors[np.searchsorted(distinct, pairs)]
+    return result
 
 
 @cache

@@ -1,11 +1,11 @@
-"""Expansion of words in a shell script: variables, lists, defaults and whole-number arithmetic."""
+"""Expansion of words in a shell script: variables, lists, defaults and integer arithmetic."""
 
 import re
 from collections.abc import Mapping, Sequence
 
 from calculon.launch.dialect import Unresolved
 from calculon.launch.texts.reading_budget import Budget
-from calculon.launch.texts.shell_arithmetic import whole
+from calculon.launch.texts.shell_arithmetic import evaluate_integer
 from calculon.launch.texts.shell_quotes import (
     ANSI_QUOTED,
     FIRST_OPEN,
@@ -29,8 +29,8 @@ _CALCULATED = re.compile(
 def open_in(word: str, openings: Sequence[Unresolved]) -> Unresolved | None:
     """Return the open value in a word, as the script spells it; None if all of the word is known."""
 
-    def opening(found: re.Match[str]) -> Unresolved:
-        return openings[ord(found[0]) - FIRST_OPEN]
+    def opening(match: re.Match[str]) -> Unresolved:
+        return openings[ord(match[0]) - FIRST_OPEN]
 
     if (first := OPEN_CHARACTER.search(word)) is None:
         return None
@@ -170,10 +170,10 @@ class Expansion:
             return value or ""
         if kind == "?":
             return self.opened(f"${name}", name)
-        found = self.expand(raw, splits=False)[0]
+        result = self.expand(raw, splits=False)[0]
         if kind == "=":
-            self.values[name] = found
-        return found
+            self.values[name] = result
+        return result
 
     def arithmetic(self, text: str) -> str:
         """Return the value of an integer expression."""
@@ -185,7 +185,7 @@ class Expansion:
             return self.opened(f"$(({self.shown(put_in).strip()}))", opening.needs)
         self.budget.spend_tokens(put_in)
         try:
-            return str(whole(put_in, self._number))
+            return str(evaluate_integer(put_in, self._number))
         except (
             SyntaxError,
             ValueError,
@@ -198,7 +198,7 @@ class Expansion:
             return self.opened(f"$(({put_in.strip()}))", needs)
 
     def _number(self, name: str) -> int:
-        """Return a variable as a whole number; ValueError if it is none."""
+        """Return a variable as an integer; ValueError if it is none."""
         value = self.values.get(name)
         text = value if isinstance(value, str) else "?"
         return int(text, 8 if text.startswith("0") else 10)

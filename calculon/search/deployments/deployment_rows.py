@@ -56,7 +56,7 @@ class Rows:
         return self.points.batch[self.alike]
 
     @property
-    def room(self) -> Array:
+    def fits(self) -> Array:
         """Mask of deployments with memory for at least one sequence."""
         return self.points.fits[self.alike]
 
@@ -81,8 +81,8 @@ class Rows:
     def value(self, name: str) -> Array:
         """Return a figure, or a field of the deployments in the units of files."""
         if name in AllReplicas._fields:
-            found: Array = getattr(self._of_all, name)
-            return found
+            result: Array = getattr(self._of_all, name)
+            return result
         if name in SERVING_FIGURES:
             return SERVING_FIGURES[name].of(self.points.figures)[self.alike]
         if name in (*SPLIT, *SCHEDULING):
@@ -130,3 +130,20 @@ def solve(space: DeploymentSpace, group: Group, places: Array) -> Rows:
     load = OperatingPointSolver(Replica(space.model, space.system, deployments, space.workload))
     free = load.memory.free / load.memory.capacity
     return Rows(space, group, places, load.solve(), alike, free)
+
+
+def fits_in_memory(space: DeploymentSpace) -> bool:
+    """Return True if a sequence fits in memory in some deployment of a space; no batch is solved."""
+    for group in space.groups:
+        if not len(group):
+            continue
+        # The first setting of a split has the smallest passes, which take the least memory.
+        deployments = group.deployments(np.arange(0, len(group), group.settings))
+        replica = Replica(space.model, space.system, deployments, space.workload)
+        solver = OperatingPointSolver(replica)
+        fits = solver.capacity >= 1
+        if solver.pool is not None:
+            fits = fits & (solver.pool.capacity >= 1)
+        if fits.any():
+            return True
+    return False

@@ -7,9 +7,14 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from calculon.explore.controls import settled
+from calculon.explore.controls import adjusted_state
 from calculon.explore.page_state import State
-from calculon.explore.serving.asked_deployments import answered, deployments, frontier, possible
+from calculon.explore.serving.serving_results import (
+    deployments,
+    displayed_deployment,
+    frontier,
+    possible,
+)
 from calculon.explore.web.page_server import app
 from calculon.render.chart import Line
 from calculon.search.deployments.serving_search import search_deployments
@@ -35,7 +40,7 @@ def test_points_of_the_frontier_lead_to_deployments_with_their_rates():
     points = frontier(SERVING, answers())["curves"][0]["points"]
     assert len(points) == len(dots.links)
     for point, link in some(zip(points, dots.links, strict=True), 4):
-        served = answered(at(link), answers()).served
+        served = displayed_deployment(at(link), answers()).served
         for name in ("interactivity", "output_rate_per_proc"):
             assert served[name] == pytest.approx(point[name])
         assert served.batch == point["batch"]
@@ -46,7 +51,9 @@ def test_rows_of_the_table_lead_to_their_deployments():
     links = re.findall(r'<a data-state href="([^"]*)"', str(made("serving-best", SERVING).html))
     assert len(links) == len(several)
     for one, link in zip(several, links, strict=True):
-        assert answered(at(unescape(link)), answers()).served.deployment == one.deployment
+        assert (
+            displayed_deployment(at(unescape(link)), answers()).served.deployment == one.deployment
+        )
 
 
 @pytest.mark.parametrize(
@@ -56,32 +63,32 @@ def test_rows_of_the_table_lead_to_their_deployments():
 def test_what_is_chosen_is_kept_and_the_rest_is_the_best(name, value):
     state = with_options(SERVING, **{f"deployment__{name}": str(value)})
     best = search_deployments("llama3-8B", 8, "h100_80g_sxm", "chat", fix={name: value}).best
-    assert answered(state, answers()).served.deployment == best.deployment
+    assert displayed_deployment(state, answers()).served.deployment == best.deployment
     assert getattr(best.deployment, name) == value
 
 
 def test_a_rate_takes_the_fewest_processors_that_keep_the_limits():
     state = with_options(SERVING, workload__rate="4", workload__tpot_limit="20ms")
-    served = answered(state, answers()).served
+    served = displayed_deployment(state, answers()).served
     procs = served.deployment.num_procs
     assert all(one.met for one in served.limits)
     fewer = with_options(state, **state.options, deployment__num_procs=str(procs // 2))
-    assert procs == 1 or answered(fewer, answers()).problem
+    assert procs == 1 or displayed_deployment(fewer, answers()).problem
 
 
 def test_numbers_that_do_not_go_with_a_change_are_free_again():
     words_of = {"deployment.tensor_par": "2", "deployment.expert_par": "8"}
-    state = settled(replace(EXPERTS, options=words_of), answers(), "deployment.tensor_par")
+    state = adjusted_state(replace(EXPERTS, options=words_of), answers(), "deployment.tensor_par")
     assert "deployment.expert_par" not in state.options
-    assert state.told == "Expert parallel (EP) follows"
+    assert state.note == "Expert parallel (EP) follows"
     assert 8 not in possible(state, answers(), "expert_par")
 
 
 @pytest.mark.parametrize(
     ("pair", "message"),
     [
-        (("workload.prompt", "abc"), "Prompt: expected tokens of a sequence"),
-        (("workload.output", "1"), "Output: expected at least 2"),
+        (("workload.prompt", "abc"), "Prompt tokens: expected tokens of a sequence"),
+        (("workload.output", "1"), "Output tokens: expected at least 2"),
         (("workload.ttft_limit", "-1"), "TTFT limit: expected a time above 0"),
         (("workload", "/etc/passwd"), "Workload: expected one of assistant"),
         (("deployment.tensor_par", "7"), "Tensor parallel (TP): expected one of 1, 2, 4, 8"),
@@ -122,3 +129,14 @@ def test_the_address_keeps_the_view_and_its_words():
     assert (kept["tensor_par"], kept["tokens"], kept["view"]) == ("4", "2T", "serving")
     for name in ("tensor_par", "tokens"):  # the controls of other views, which this one hides
         assert f'type="hidden" name="{name}"' in told["controls"]
+
+
+@pytest.mark.parametrize("stated", ["", "2"])
+def test_a_control_names_the_best_value_only_if_the_search_chose_it(stated):
+    state = with_options(SERVING, deployment__tensor_par=stated) if stated else SERVING
+    text = found(app(answers(), SERVING, ["localhost"]), state.query)["controls"]
+    (control,) = re.findall(r'<label for="c-deployment.tensor_par".*?</select>', text, re.DOTALL)
+    best = displayed_deployment(state, answers()).served.deployment.tensor_par
+    first = re.search(r'<option value=""[^>]*>([^<]*)<', control)[1]
+    assert first == ("best" if stated else str(best))
+    assert (">best</span>" in control) is not bool(stated)

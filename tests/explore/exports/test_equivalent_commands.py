@@ -10,11 +10,11 @@ from calculon.base.errors import Infeasible
 from calculon.cli.main import main
 from calculon.declarations.files import json_text
 from calculon.declarations.result_records import QUESTION
+from calculon.explore.exports.equivalent_commands import equivalents, script
+from calculon.explore.exports.export_view import LAUNCH_PART
 from calculon.explore.exports.exports import offered, written
-from calculon.explore.exports.same_command import equivalents, script
-from calculon.explore.exports.take_view import LAUNCH
 from calculon.explore.search.searches import best_alone, counts_of, each_split, on_count
-from calculon.explore.serving.asked_deployments import answered
+from calculon.explore.serving.serving_results import displayed_deployment
 from calculon.plan.plan import NAMES
 from tests.explore.asking import answers
 from tests.explore.stated import CANNOT, MACHINE, STATES, TINY, exported, state_of
@@ -57,7 +57,7 @@ def test_the_answer_is_the_document_of_the_command_that_plans(name, capsys, monk
 def test_commands_about_a_plan_say_what_its_files_say(name, capsys, monkeypatch):
     state = state_of(STATES[name], "pipeline")
     known = commands(STATES[name], "pipeline")
-    told = printed(known["llm"], capsys, monkeypatch, "-f", "json")
+    told = printed(known["estimate"], capsys, monkeypatch, "-f", "json")
     found = exported("statistics.json", state)
     for one in (told, found):  # which say too where the plan was read
         del one[QUESTION]
@@ -108,7 +108,7 @@ def test_what_is_searched_again_is_that_of_the_command(capsys, monkeypatch):
 def test_a_search_is_that_of_the_command(name, options, tmp_path, capsys):
     address = f"{STATES[name]}&{options}" if options else STATES[name]
     state = state_of(address, "search")
-    one = commands(address, "search")["loe"]
+    one = commands(address, "search")["search"]
     path = tmp_path / "best.json"
     assert main([str(path) if word == "best.json" else word for word in one.argv]) == 0
     capsys.readouterr()
@@ -161,7 +161,7 @@ def test_python_gives_what_commands_give(name):
 def test_plans_that_cannot_run_have_commands_that_say_why(name, capsys, monkeypatch):
     state = state_of(CANNOT[name])
     known = commands(CANNOT[name])
-    assert set(known) == {"plan", "why"}
+    assert set(known) == {"plan", "explain"}
     shown = answers().plan(state)
     told = exported("answer.json", state)
     too_small = name == "memory is too small"  # else commands refuse the plan itself
@@ -171,8 +171,8 @@ def test_plans_that_cannot_run_have_commands_that_say_why(name, capsys, monkeypa
     assert not any(one.runs for one in offered(state, answers()).values())
     with pytest.raises(Infeasible):
         written("statistics.json", state, answers())
-    words = shlex.split(known["why"].text.rpartition("|")[2])[1:]
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(known["why"].given.encode())))
+    words = shlex.split(known["explain"].text.rpartition("|")[2])[1:]
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(known["explain"].given.encode())))
     assert main(words) in (1, 2)
     if not too_small:
         assert "expected" in shown.problem
@@ -199,7 +199,7 @@ def test_launch_files_are_those_that_the_command_emits(address, dialect, left_ou
     told = capsys.readouterr()
     assert told.out.rstrip() == written(dialect, state, answers()).text.rstrip()
     assert ("are left out" in told.err) == left_out
-    page = LAUNCH.make(state, answers()).html
+    page = LAUNCH_PART.make(state, answers()).html
     assert ("the settings of the model are left out" in page) == left_out
     assert "pipeline_par" in page or "ddp_bucket_mib" in page  # what DeepSpeed lacks
 
@@ -229,4 +229,4 @@ def test_deployments_are_those_of_the_commands(options, capsys, monkeypatch):
     assert missed == bool(
         names["served"].limits and not all(one.met for one in names["served"].limits)
     )
-    assert names["served"].stats == answered(state, answers()).served.stats
+    assert names["served"].stats == displayed_deployment(state, answers()).served.stats

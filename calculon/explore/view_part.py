@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from calculon.base.frozen import dataclass
-from calculon.explore.plain_words import in_labels, labelled_html
+from calculon.explore.plain_words import in_labels, labeled_html
 from calculon.render.chart import Chart
 from calculon.render.document import Block
 from calculon.render.html import EXPLORE, fragment
@@ -28,7 +28,7 @@ ASSETS = "calculon.explore.assets"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class ViewPart:
     """Part of a view.
 
     Attributes:
@@ -62,7 +62,7 @@ class Part:
         return self._written(self.below)
 
     def _written(self, blocks: tuple[Block, ...]) -> Markup:
-        look = replace(EXPLORE, write=partial(labelled_html, names=self.names))
+        look = replace(EXPLORE, write=partial(labeled_html, names=self.names))
         return Markup(fragment(blocks, look, self.title))
 
     @property
@@ -80,7 +80,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartKind:
+class ViewPartKind:
     """Kind of part in a view, with its constructor.
 
     Attributes:
@@ -92,7 +92,7 @@ class PartKind:
 
     name: str
     title: str
-    make: "Callable[[State, Answers], Part | None]"
+    make: "Callable[[State, Answers], ViewPart | None]"
     later: bool = False
 
 

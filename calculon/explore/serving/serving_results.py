@@ -12,20 +12,22 @@ from calculon.base.errors import Infeasible, Problem, SpecError, nearest
 from calculon.base.frozen import dataclass
 from calculon.campaign.goals import TimeSpan
 from calculon.declarations import catalog
+from calculon.declarations.model import Model
 from calculon.declarations.parse import parse_value
 from calculon.documents.served_frontier import AXES, frontier_in
+from calculon.explore.allowed_inputs import MODEL
 from calculon.explore.answers import Answers
-from calculon.explore.offer import MODEL
 from calculon.explore.page_state import State
 from calculon.explore.serving.served_words import DEPLOYMENT, REQUESTS
 from calculon.search.deployments.deployment_search import DeploymentSearch
 from calculon.search.deployments.deployment_space import DeploymentSpace
 from calculon.search.deployments.deployment_vocabulary import CHOICES, SCHEDULING, SPLIT, checked
 from calculon.search.deployments.serving_search import OBJECTIVE, make_space, searched
+from calculon.serving.default_deployment import default_types
 from calculon.serving.records.deployments import COUNT
 from calculon.serving.records.load import SATURATED, Workload
 from calculon.serving.records.read_records import read_workload
-from calculon.serving.serve import Served, serve
+from calculon.serving.serve import Served
 
 TOP = 8
 """Number of listed deployments."""
@@ -45,15 +47,15 @@ def stated(state: State, words: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         SpecError: For a text that is no value.
     """
-    found = {}
+    result = {}
     for word, one in words.items():
         if not (text := state.option(word)):
             continue
         try:
-            found[one.key] = parse_value(text)
+            result[one.key] = parse_value(text)
         except SpecError as error:
             raise SpecError("address", Problem(one.key, error.expected, error.found)) from None
-    return found
+    return result
 
 
 def workload(state: State) -> Workload:
@@ -93,9 +95,9 @@ def fixed(state: State) -> dict[str, Any]:
     Raises:
         SpecError: For invalid values.
     """
-    found = {name: one for name, one in stated(state, DEPLOYMENT).items() if name != COUNT}
-    checked("deployment", found)
-    return found
+    result = {name: one for name, one in stated(state, DEPLOYMENT).items() if name != COUNT}
+    checked("deployment", result)
+    return result
 
 
 def key_of(state: State) -> str:
@@ -112,7 +114,7 @@ def space(state: State, answers: Answers) -> DeploymentSpace:
     Raises:
         SpecError: For an invalid question.
     """
-    return answers.kept(("deployments tried", key_of(state)), lambda: _space(state, answers))
+    return answers.cached(("deployments tried", key_of(state)), lambda: _space(state, answers))
 
 
 def _space(state: State, answers: Answers) -> DeploymentSpace:
@@ -127,17 +129,33 @@ def _space(state: State, answers: Answers) -> DeploymentSpace:
     return _make(state, answers, load, held)
 
 
+def released(state: State, answers: Answers) -> Mapping[str, Any]:
+    """Return the types of the released weights of the model, by field."""
+    return default_types(_model(state, answers))
+
+
+def _model(state: State, answers: Answers) -> Model:
+    source = answers.allowed.source(MODEL, state.model)
+    return answers.cached(("model", state.model), lambda: inputs.model(source))
+
+
 def _make(
-    state: State, answers: Answers, load: Workload, held: Mapping[str, Any], *, front: bool = False
+    state: State,
+    answers: Answers,
+    load: Workload,
+    held: Mapping[str, Any],
+    *,
+    vary_batch: bool = False,
 ) -> DeploymentSpace:
-    source, system = answers.offer.source(MODEL, state.model), answers.system(state)
-    model = answers.kept(("model", state.model), lambda: inputs.model(source))
-    return make_space(model, counts(state, load), system, load, None, held, front=front)
+    model, system = _model(state, answers), answers.system(state)
+    return make_space(model, counts(state, load), system, load, None, held, vary_batch=vary_batch)
 
 
 def possible(state: State, answers: Answers, name: str) -> list[int]:
     """Return the possible values of a numeric field, given the types and the previous numbers of the address."""
-    return answers.kept(("possible", key_of(state), name), lambda: _possible(state, answers, name))
+    return answers.cached(
+        ("possible", key_of(state), name), lambda: _possible(state, answers, name)
+    )
 
 
 def _possible(state: State, answers: Answers, name: str) -> list[int]:
@@ -158,11 +176,13 @@ def _possible(state: State, answers: Answers, name: str) -> list[int]:
 def deployments(state: State, answers: Answers) -> DeploymentSearch:
     """Return the best deployments by generated tokens/s per processor, which are the cheapest ones."""
     tried = space(state, answers)
-    return answers.searched(("deployments", key_of(state)), lambda: searched(tried, OBJECTIVE, TOP))
+    return answers.cached_search(
+        ("deployments", key_of(state)), lambda: searched(tried, OBJECTIVE, TOP)
+    )
 
 
 @dataclass(frozen=True)
-class Answered:
+class DisplayedDeployment:
     """Deployment of a page.
 
     Attributes:
@@ -174,24 +194,17 @@ class Answered:
     problem: str = ""
 
 
-def answered(state: State, answers: Answers) -> Answered:
+def displayed_deployment(state: State, answers: Answers) -> DisplayedDeployment:
     """Return the deployment of a page."""
     found = deployments(state, answers)
-    return answers.kept(("answered", key_of(state)), lambda: _answered(found))
+    return answers.cached(("answered", key_of(state)), lambda: _displayed_deployment(found))
 
 
-def _answered(found: DeploymentSearch) -> Answered:
-    if len(found):
-        return Answered(found[0])
-    why = str(found.why)
-    if found.nearest is None:
-        return Answered(None, why)
-    tried = found.space
+def _displayed_deployment(result: DeploymentSearch) -> DisplayedDeployment:
     try:
-        one = tried.deployment(found.nearest)
-        return Answered(serve(tried.model, one, tried.system, tried.workload), why)
-    except Infeasible:
-        return Answered(None, why)
+        return DisplayedDeployment(result.best_or_nearest, "" if len(result) else str(result.why))
+    except Infeasible as why:
+        return DisplayedDeployment(None, str(why))
 
 
 def frontier(state: State, answers: Answers) -> Mapping[str, Any]:
@@ -203,16 +216,15 @@ def frontier(state: State, answers: Answers) -> Mapping[str, Any]:
     numbers = [word for word, one in DEPLOYMENT.items() if one.key not in CHOICES]
     options = {name: one for name, one in state.options.items() if name not in numbers}
     free = replace(state, options=options)
-    return answers.kept(("frontier", key_of(free)), lambda: _frontier(free, answers))
+    return answers.cached(("frontier", key_of(free)), lambda: _frontier(free, answers))
 
 
 def _frontier(state: State, answers: Answers) -> Mapping[str, Any]:
     load = workload(state)
     pause = load.think if load.turns > 1 else TimeSpan(0)  # single requests have no think time
-    load = replace(
-        load, rate=None, users=None, think=pause
-    )  # no fixed load, so that every batch is tried
-    tried = _make(state, answers, load, fixed(state), front=True)
+    # Without a fixed load, the search tries every batch.
+    load = replace(load, rate=None, users=None, think=pause)
+    tried = _make(state, answers, load, fixed(state), vary_batch=True)
     return frontier_in(searched(tried, pareto=AXES))
 
 
@@ -222,7 +234,8 @@ def with_deployment(state: State, fields: Mapping[str, Any]) -> str:
         word: str(value)
         for word, one in DEPLOYMENT.items()
         if (value := fields.get(one.key)) is not None
-        and not (one.key in CHOICES and value == one.default)
+        # A stated default stays: the default of a type may be the type of the released weights.
+        and not (one.key in CHOICES and value == one.default and not state.option(word))
         and not (one.key == COUNT and value == state.procs)
         and not (one.key == "max_batch" and not value)
     }
