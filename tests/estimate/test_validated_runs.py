@@ -391,7 +391,9 @@ def test_a_processor_with_other_figures_is_another_machine(peak, bandwidth, same
     assert not nearest_runs.same_processor(some, unnamed).any()
 
 
-@pytest.mark.parametrize(("system", "lender"), [("h100_80g_sxm", ""), ("gh200_96g", "h100_80g_sxm")])
+@pytest.mark.parametrize(
+    ("system", "lender"), [("h100_80g_sxm", ""), ("gh200_96g", "h100_80g_sxm")]
+)
 def test_the_basis_counts_the_sources_of_each_kind(system, lender):
     machine, other = (calculon.inputs.system(one) for one in (system, lender or system))
     here = nearest_runs.same_processor(runs(), machine)
