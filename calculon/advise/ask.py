@@ -170,7 +170,8 @@ def _tokens(
 def _said_by(launch: "Launch") -> dict[str, tuple[str, str]]:
     """Return the answers of a launch file by option: each value, and its description."""
     said = launch.execution
-    base, batch, length = str(said["base"]), int(said["batch_size"]), int(said["seq_length"])
+    base, batch = str(said["base"]), int(said["batch_size"])
+    length = int(said.get("seq_length", 0))  # a DeepSpeed configuration has none: the model's
     found = {"preset": (base, base), "batch": (str(batch), f"{batch:,} sequences")}
     if length:
         found["seq"] = (str(length), f"{length:,} tokens")
