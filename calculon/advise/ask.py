@@ -220,6 +220,10 @@ def _counts(given: int | str | Sequence[int], system: System) -> tuple[int, ...]
         raise SpecError("plan", Problem("num_procs", wanted, f"{len(counts):,} of them"))
     if (most := max(counts)) > (there := most_processors(system)):
         words = f"the networks of {system.name} connect {there:,} processors, {most - there:,} fewer than {most:,}"
+        last = max(range(len(system.networks)), key=lambda i: system.networks[i].size)
+        # The sides of a torus fix its size.
+        if not any(link.torus for link in system.ext.networks[last : last + 1]):
+            words += f". Hint: --set networks[{last}].size={most} assumes a larger network"
         raise Infeasible("mesh_size", words)
     return counts
 

@@ -115,7 +115,7 @@ def test_a_precision_that_a_system_lacks_is_refused_in_the_same_word(system, dty
         (64, {"preset": "published"}, "framework"),
         (64, {"batch": 4194304}, "did you mean 4194304tok"),
         ((), {}, "1 to 100 processor counts"),
-        (65537, {}, "connect 65,536 processors, 1 fewer than 65,537"),
+        (65537, {}, r"1 fewer than 65,537. Hint: --set networks\[1\].size=65537 assumes"),
     ],
 )
 def test_what_cannot_be_planned_is_told_at_once(procs, options, words):
