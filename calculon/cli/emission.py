@@ -108,6 +108,13 @@ class Emission:
         from calculon.launch.dialects import DIALECTS, find_dialect  # only where it is asked for
 
         name, colon, file = text.partition(":")
+        if not colon and Path(name).suffix in _LANGUAGES:
+            wanted = f"a launcher before the file: {', '.join(DIALECTS)}"
+            first = next(
+                (one for one in DIALECTS.values() if one.suffix == _language(name, "")), None
+            )
+            hint = f"{OPTION} {first.name}:{name}" if first else ""
+            raise SpecError(OPTION, Problem("", wanted, repr(text), hint))
         dialect = find_dialect(name)
         if dialect.subject == "deployment":
             wanted = f"a launcher of training: {', '.join(DIALECTS)}"
