@@ -38,9 +38,6 @@ if TYPE_CHECKING:
     Show = Callable[[Callable[[bool], Document], Callable[[], Any]], None]
     """Function that shows the page of a result, short or whole, or writes its data."""
 
-OBJECTIVE = "usd"
-"""Objective that ranks fleets if limits are given without an objective."""
-
 
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
@@ -177,13 +174,9 @@ def _answer(arguments: argparse.Namespace, log: Log) -> int:
 
 def _objective(arguments: argparse.Namespace, campaign: "Campaign", systems: int) -> str | None:
     """Return the objective that ranks fleets; None if one count of one machine is to be planned."""
-    from calculon.advise.runs.fleet_search import ANY
-    from calculon.campaign.limits import LIMITED
+    from calculon.advise.runs.fleet_search import usual_objective
 
-    if arguments.objective is not None:
-        return str(arguments.objective)
-    limited = any(getattr(campaign, name) is not None for name in LIMITED)
-    return OBJECTIVE if limited or systems > 1 or arguments.num_procs == ANY else None
+    return arguments.objective or usual_objective(arguments.num_procs, systems, campaign)
 
 
 def _best_plan(
