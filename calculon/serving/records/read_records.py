@@ -17,7 +17,7 @@ from calculon.declarations.short_names import field_name
 from calculon.declarations.spellings.plan_pairs import pairs_of
 from calculon.declarations.spellings.precisions import with_number_types
 from calculon.serving.records.deployment import Deployment
-from calculon.serving.records.load import Workload
+from calculon.serving.records.load import DEFAULT_WORKLOAD, Workload
 
 R = TypeVar("R", Deployment, Workload)
 DeploymentSource = str | os.PathLike[str] | Mapping[str, Any] | Deployment
@@ -52,6 +52,14 @@ def read_workload(
         problems = [Problem(name, "a number of tokens", "none", hint) for name in missing]
         raise SpecError("workload", problems)
     return _read(Workload, "workload", {} if source is None else source, options)
+
+
+def usual_workload(
+    workload: WorkloadSource | None, options: Mapping[str, Any]
+) -> WorkloadSource | None:
+    """Return the stated workload; the default one if neither it nor prompt or output are stated."""
+    stated = workload is not None or any(options.get(name) for name in ("prompt", "output"))
+    return workload if stated else DEFAULT_WORKLOAD
 
 
 _WORD = r"[\w.]+=[^\s,]+"
