@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from calculon.estimate.estimate import Estimate, estimate
     from calculon.estimate.evaluate import Evaluation, evaluate
     from calculon.estimate.what_if import figures, what_if
-    from calculon.explore.web.own_page import ExplorePage, explore
+    from calculon.explore.web.embedded_page import ExplorePage, explore
     from calculon.hardware.system import System
     from calculon.launch.dialect import Launch
     from calculon.plan.plan import Plan
@@ -106,7 +106,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "explore.web.own_page": ("ExplorePage", "explore"),
+    "explore.web.embedded_page": ("ExplorePage", "explore"),
     "documents.compare_and_report": ("compare", "report"),
     "documents.listing": ("catalog", "evidence", "validate"),
     "documents.comparison": ("Comparison",),
@@ -154,7 +154,11 @@ class _Package(ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         if name not in _HOMES:
-            raise AttributeError(f"module 'calculon' has no attribute '{name}'")
+            from calculon.base.errors import nearest
+
+            hint = nearest(name, __all__)
+            text = f"module 'calculon' has no attribute {name!r}"
+            raise AttributeError(f"{text}. Hint: {hint}" if hint else text)
         value = getattr(import_module(_HOMES[name]), name)
         setattr(self, name, value)
         return value

@@ -23,12 +23,12 @@ from calculon.declarations.model import Model
 from calculon.declarations.named_values import CORRECTED
 from calculon.declarations.origin import Origin, digest_of, released_types, titled
 from calculon.declarations.overlay import BASE
-from calculon.declarations.override import override
+from calculon.declarations.override import override, paths_to
 from calculon.declarations.paths import no_path, steps_of
 from calculon.declarations.presets import COMMON, Preset, causes, filled, find_preset, usual_preset
 from calculon.declarations.result_selection import FURTHER_COLUMNS, TABLE
 from calculon.declarations.run_figures import RUN_FIGURES
-from calculon.declarations.spellings.plan_pairs import is_plan, whole_plan
+from calculon.declarations.spellings.plan_pairs import is_plan, is_worded, pairs_of, whole_plan
 from calculon.declarations.statistics import CorrectedStats
 from calculon.hardware.system import System
 
@@ -97,9 +97,9 @@ def system(source: Source | System) -> System:
 def _decoded(argument: str, record: type[Model] | type[System], source: Any) -> Model | System:
     """Return a model or system with its origin."""
     raw, file, origin, _ = _load(argument, record, source)
-    found = decode(record, raw, file, name=titled(origin.name, origin.changes))
-    object.__setattr__(found, "origin", origin)
-    return found
+    result = decode(record, raw, file, name=titled(origin.name, origin.changes))
+    object.__setattr__(result, "origin", origin)
+    return result
 
 
 def execution(
@@ -124,13 +124,13 @@ def execution(
             preset is ``common``.
         model: Model that it runs: a plan in pairs (``"tp=4 pp=2"``) needs its sequence length.
     """
-    return asked_execution(
+    return resolve_execution(
         source, edition=edition, preset=preset, changes=changes, system=system, model=model
     ).execution
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ResolvedExecution:
     """Execution as requested.
 
     Attributes:
@@ -151,7 +151,7 @@ class Asked:
         return "" if self.origin is None else self.origin.source or self.origin.name
 
 
-def asked_execution(
+def resolve_execution(
     source: Source | Execution,
     *,
     edition: str | None = None,
@@ -159,20 +159,20 @@ def asked_execution(
     changes: Mapping[str, Any] | None = None,
     system: System | None = None,
     model: Model | None = None,
-) -> Asked:
+) -> ResolvedExecution:
     """Return an execution, the preset that completed it, and its origin; arguments as in :func:`execution`."""
     fields = in_fields(source, model, system)
-    return _asked(fields, edition, preset, changes, model=model, system=system)
+    return _resolve(fields, edition, preset, changes, model=model, system=system)
 
 
 def in_fields(source: Any, model: Model | None, system: System | None) -> Any:
-    """Return a plan in pairs as a mapping of fields; return any other source unchanged."""
+    """Return a plan in pairs, or a mapping with words of plans, as a mapping of fields; any other source unchanged."""
     if isinstance(source, Changed):
         return replace(source, source=in_fields(source.source, model, system))
-    if model is None or not is_plan(source):
+    if model is None or not (is_plan(source) or is_worded(source)):
         return source
     family = "" if system is None else system.provenance.family
-    return whole_plan(source, model.seq_size, partial(usual_preset, family, model=model))
+    return whole_plan(pairs_of(source), model.seq_size, partial(usual_preset, family, model=model))
 
 
 STAND_INS: Mapping[str, Any] = dict.fromkeys((*STATED_DEGREES, "batch_size"), 1)
@@ -190,7 +190,7 @@ class Readable:
         left_out: ``data_par`` if it is missing and the other degrees do not divide the number of processors.
     """
 
-    asked: Asked
+    resolved: ResolvedExecution
     problems: tuple[Problem, ...] = ()
     unread: Mapping[str, Any] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
@@ -211,7 +211,7 @@ def readable_execution(
     """
     source = in_fields(source, model, system)
     try:
-        return Readable(_asked(source, edition, preset, model=model, system=system))
+        return Readable(_resolve(source, edition, preset, model=model, system=system))
     except SpecError as error:
         if isinstance(source, Execution):
             raise
@@ -229,21 +229,23 @@ def _readable(
     preset: str | None,
     error: SpecError,
     system: System | None,
-) -> tuple[Asked, tuple[str, ...]]:
+) -> tuple[ResolvedExecution, tuple[str, ...]]:
     """Return an execution without the fields of an error, and the fields that nobody stated."""
     names = [one.field for one in error.problems]
     rest = [name for name in names if name != "num_procs"]
     # The first attempt that decodes keeps most: the stated processors, then exact before rounded replicas.
     for unread, replicas in ((rest, False), (rest, True), (names, False), (names, True)):
         try:
-            found = _asked(source, edition, preset, unread=unread, replicas=replicas, system=system)
+            found = _resolve(
+                source, edition, preset, unread=unread, replicas=replicas, system=system
+            )
         except SpecError:
             continue
         return found, ("data_par",) if replicas else ()
     raise error from None
 
 
-def _asked(
+def _resolve(
     source: Source | Execution,
     edition: str | None,
     preset: str | None,
@@ -253,7 +255,7 @@ def _asked(
     replicas: bool = False,
     model: Model | None = None,
     system: System | None = None,
-) -> Asked:
+) -> ResolvedExecution:
     """Return an execution, treating `unread` fields as missing; `replicas` rounds its replicas down."""
     asked = {**(changes or {})}
     if isinstance(source, Execution):
@@ -262,7 +264,7 @@ def _asked(
         if edition is not None or preset is not None:
             asked["edition"] = edition or CORRECTED
         whole = replace(source, **asked) if asked else source
-        return Asked(whole, find_preset(whole.preset if preset is None else preset))
+        return ResolvedExecution(whole, find_preset(whole.preset if preset is None else preset))
     raw, file, origin, question = stated_execution(source)
     given = {**raw, **asked}
     stated = {name: one for name, one in given.items() if name not in unread}
@@ -279,7 +281,7 @@ def _asked(
         entries = framework.entries if framework else {}
         problems = causes(error.problems, stated, fields_of, entries)
         raise SpecError(file, problems) from None
-    return Asked(found, framework or find_preset(found.preset), origin, question)
+    return ResolvedExecution(found, framework or find_preset(found.preset), origin, question)
 
 
 def stated_execution(source: Source) -> tuple[Mapping[str, Any], str, Origin, Mapping[str, Any]]:
@@ -346,7 +348,10 @@ def owner(
         if name in fields[kind]:
             raise SpecError(place, _not_here(path, kind, path, kinds))
     known = [*kinds, *(one for kind in kinds for one in fields[kind])]
-    hint = nearest(name, known) or "see: calculon describe " + kinds[0]
+    nested = [one for kind in kinds if kind in _SPECS for one in paths_to(_SPECS[kind], name)]
+    hint = (
+        f"did you mean '{nested[0]}'?" if nested else nearest(name, known)
+    ) or "see: calculon describe " + kinds[0]
     wanted = f"a field of the {_listed(kinds)}"
     raise SpecError(place, Problem(path, wanted, repr(name), hint))
 
@@ -378,7 +383,7 @@ def sources_in(question: Mapping[str, Any], path: str) -> dict[str, Source]:
         question: The question of a result.
         path: The file that contains it.
     """
-    found: dict[str, Source] = {}
+    result: dict[str, Source] = {}
     for argument in ("model", "system"):
         known = question.get(argument)
         if not isinstance(known, Mapping):
@@ -386,12 +391,12 @@ def sources_in(question: Mapping[str, Any], path: str) -> dict[str, Source]:
         source, changes = str(known.get("source") or known.get("name") or ""), known.get("set")
         next_to_result = Path(path).parent / source
         if source in catalog.names(argument) or (source and Path(source).is_file()):
-            found[argument] = source
+            result[argument] = source
         elif source and next_to_result.is_file():
-            found[argument] = str(next_to_result)
-        if argument in found and changes and isinstance(changes, Mapping):
-            found[argument] = Changed(cast("str", found[argument]), changes)
-    return found
+            result[argument] = str(next_to_result)
+        if argument in result and changes and isinstance(changes, Mapping):
+            result[argument] = Changed(cast("str", result[argument]), changes)
+    return result
 
 
 def check_columns(names: Iterable[object], file: str) -> None:

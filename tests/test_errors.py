@@ -3,7 +3,7 @@ import pickle
 import pytest
 
 from calculon.base.errors import (
-    MOST_PROBLEMS,
+    MAX_PROBLEMS,
     CalculonError,
     Infeasible,
     Problem,
@@ -66,7 +66,7 @@ def test_a_message_tells_so_many_problems_and_counts_the_others():
     error = SpecError("my.json", problems)
     assert error.problems == tuple(problems)
     lines = str(error).splitlines()
-    assert len(lines) == MOST_PROBLEMS + 1
+    assert len(lines) == MAX_PROBLEMS + 1
     assert lines[-1] == "my.json: and 1,214 more"
     assert len(str(SpecError("my.json", [Problem("k" * 10**6, "nothing", "something")]))) < 5_000
 

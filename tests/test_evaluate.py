@@ -47,9 +47,11 @@ def test_a_column_is_a_statistic_a_field_or_the_reason(result):
         result.column("tensor_pa")
 
 
-def test_a_frame_has_executions_then_reason_then_statistics(result):
+def test_a_frame_has_time_and_memory_then_executions_reason_and_statistics(result):
     frame = result.to_frame()
-    assert list(frame.columns) == [*RAW, "reason", *NAMES]
+    first = ["total_time", "proc_mem_tier1_cap_req"]
+    others = [name for name in NAMES if name not in first]
+    assert list(frame.columns) == [*first, *RAW, "reason", *others]
     assert frame["reason"].tolist() == REASONS
     assert frame.loc[0, list(RAW)].to_dict() == RAW
     pd.testing.assert_series_equal(

@@ -7,14 +7,15 @@ import pandas as pd
 import pytest
 
 import calculon
-from calculon.base.display import Tabular
+from calculon.base.display import Tabular, WithMfu
 from calculon.declarations.fields import spec_fields
-from calculon.declarations.statistics import mfu_name
+from calculon.declarations.statistics import MFU
 from calculon.documents.result_pages import DOCUMENTS
 from calculon.inputs import NAMED
 from calculon.plan.plan import NAMES
 from calculon.render.frames import units
 from calculon.serving.records.deployment import Deployment
+from tests.cases import for_each
 from tests.documents import results
 from tests.helpers import ROOT
 from tests.store import cache
@@ -129,11 +130,12 @@ def test_a_frame_without_rows_has_the_same_columns():
         assert [*frame] == [*made(name).to_frame()], name
 
 
-def test_the_utilisation_is_that_of_the_page(name, result):
-    if not hasattr(result, "mfu"):
-        assert "mfu" not in result.to_frame()
+@for_each("share", MFU)
+def test_the_utilisation_is_the_statistic_of_this_name(name, result, share):
+    if not isinstance(result, WithMfu):
+        assert name == "table of executions" or share not in result.to_frame()
         return
-    found, frame = result.mfu, result.to_frame()
+    found, frame = getattr(result, share), result.to_frame()
     if name in SCALAR:
         assert found is None or 0 < found < 1
         assert (found is None) == (name in {"estimate of the published edition", "why not"})
@@ -142,10 +144,8 @@ def test_the_utilisation_is_that_of_the_page(name, result):
         assert len(found) == (2 if name == "comparison" else len(frame))
         if "feasible" not in dir(result):
             assert np.isnan(found).all() == ("published" in name)
-    if {"mfu", "attn_impl"} <= {*frame}:
-        rows = frame.to_dict("records")
-        expected = [row[mfu_name(row)] for row in rows]
-        np.testing.assert_array_equal(np.atleast_1d(found), expected[: np.size(found)])
+    if share in frame:
+        np.testing.assert_array_equal(np.atleast_1d(found), frame[share][: np.size(found)])
 
 
 PLANS = ("estimate", "plan", "fleets", "search", "evaluation", "table of executions")

@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import calculon
@@ -139,7 +140,7 @@ def test_files_are_told_by_what_they_hold(tmp_path):
     assert calculon.estimate(MODEL, machine, other).system.mem1.capacity == 100 * 2**30
 
 
-@for_each("source", ["words", "result", "script", "name"])
+@for_each("source", ["words", "mapping", "result", "script", "name"])
 def test_plans_may_be(source, tmp_path):
     one = results.estimate_of()
     best = tmp_path / "best.json"
@@ -148,6 +149,7 @@ def test_plans_may_be(source, tmp_path):
     script.write_text(calculon.export_flags(one, "megatron-lm"))
     asked = {
         "words": "tp=1 pp=4 procs=64",
+        "mapping": {"tp": 1, "pp": 4, "procs": 64},
         "result": f"{best}#0",
         "script": str(script),
         "name": results.OTHER,
@@ -157,6 +159,31 @@ def test_plans_may_be(source, tmp_path):
     step = found.stats["total_time"]
     assert calculon.evaluate(MODEL, asked, SYSTEM)["total_time"].tolist() == [step]
     assert calculon.sweep(MODEL, asked, SYSTEM)["total_time"].tolist() == [step]
+
+
+TABLES = {
+    "columns": {"tp": [1, 2, 2], "dp": [8, 4, 32], "batch": "1M"},
+    "rows": [
+        {"tp": 1, "dp": 8, "batch": "1M"},
+        {"tensor_par": 2, "procs": 8, "batch": "1M"},
+        {"tp": 2, "dp": 32, "gbs": 128},
+    ],
+    "frame": pd.DataFrame({"tp": [1, 2, 2], "dp": [8, 4, 32], "gbs": 128, "total_time": np.nan}),
+    "fields": {
+        "tensor_par": [1, 2, 2],
+        "data_par": [8, 4, 32],
+        "pipeline_par": 1,
+        "batch_size": 128,
+    },
+}
+
+
+@for_each("form", TABLES)
+def test_rows_of_tables_of_degrees_are_what_the_plans_are_alone(form):
+    table = calculon.evaluate(MODEL, TABLES[form], SYSTEM)
+    plans = ("tp=1 dp=8", "tp=2 dp=4", "tp=2 dp=32")
+    alone = [calculon.estimate(MODEL, plan, SYSTEM, batch="1M").execution for plan in plans]
+    assert [table.plan.row(i) for i in range(len(table))] == alone
 
 
 def test_words_fix_fields_of_a_search():

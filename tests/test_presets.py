@@ -142,7 +142,7 @@ def test_a_file_changes_a_preset(tmp_path):
     usual = execution({"base": "megatron-lm"} | SHORT)
     assert execution(SHORT, preset=str(mine)) == replace(usual, ce_impl="fused")
     (tmp_path / "plan.json").write_text(json.dumps({"base": "mine.json"} | SHORT))
-    found = inputs.asked_execution(str(tmp_path / "plan.json"))
+    found = inputs.resolve_execution(str(tmp_path / "plan.json"))
     assert found.execution == replace(usual, ce_impl="fused")
     assert (found.preset.name, found.preset.family) == ("mine", "megatron-lm")
     with pytest.raises(SpecError, match=r"none\.json: expected a preset"):
@@ -393,9 +393,9 @@ def test_tensor_parallelism_leaves_a_node_only_when_it_is_asked_to():
 @for_each(
     ("model", "modules"),
     [
-        ("llama3-8B", ("none", "norm")),
+        ("llama3-8B", ("none", "norm", "mlp")),
         ("mixtral-8x7B", ("none", "norm", "moe_act", "norm+moe_act", "moe")),
-        ("minicpm3-4B", ("none", "norm", "mla_up_proj", "norm+mla_up_proj")),
+        ("minicpm3-4B", ("none", "norm", "mlp", "mla_up_proj", "norm+mla_up_proj")),
     ],
 )
 def test_a_search_under_megatron_tries_the_modules_that_a_model_has(model, modules):

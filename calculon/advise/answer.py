@@ -12,7 +12,7 @@ from calculon.advise.fixes import hint
 from calculon.advise.infeasibility import InfeasibilityReport, infeasibility_report, why_none
 from calculon.advise.space_fixes import BEST
 from calculon.advise.waterfall import Waterfall, waterfall
-from calculon.base.display import Tabular, columns_of, draw_result
+from calculon.base.display import WithMfu, columns_of, draw_result
 from calculon.base.errors import Infeasible, SpecError
 from calculon.base.frozen import dataclass
 from calculon.campaign.assumed import assumed_defaults
@@ -53,7 +53,7 @@ TOKENS = 1e12
 
 
 @dataclass(frozen=True)
-class Count:
+class CountResult:
     """Best plan on a number of processors.
 
     Attributes:
@@ -106,7 +106,7 @@ _ASKED = ("batch_size", "seq_length")
 
 
 @dataclass(frozen=True)
-class Answer(Tabular):
+class Answer(WithMfu[float | None]):
     """A plan and what a planner asks next.
 
     Attributes:
@@ -124,7 +124,7 @@ class Answer(Tabular):
     question: Question
     found: SearchResult
     fastest: Candidate | None
-    counts: tuple[Count, ...]
+    counts: tuple[CountResult, ...]
     mine: BaselinePlan | None
     unfit: InfeasibilityReport | None
     narrower: Candidate | None = None
@@ -209,10 +209,8 @@ class Answer(Tabular):
         found = evaluate(q.model, plans, q.system)
         return orders(q.model, q.system, plans, {name: found[name] for name in found.names})[1]
 
-    @property
-    def mfu(self) -> float | None:
-        """Model FLOP utilisation of the best plan, as :attr:`calculon.Estimate.mfu`; None if nothing fits."""
-        return None if self.best is None else self.best.mfu
+    def _statistic(self, name: str) -> float | None:
+        return None if self.best is None else self.best.stats.get(name)
 
     def table(self) -> dict[str, list[Any]]:
         """Return a row for each plan: fields, statistics, interval of the time, and figures of the whole run.
@@ -314,11 +312,11 @@ class Answer(Tabular):
         for one in plans.values():
             by_tokens.setdefault(self._tokens_per_step(one), []).append(one)
         q = self.question
-        found: dict[int, dict[str, Any]] = {}
+        result: dict[int, dict[str, Any]] = {}
         for each, several in by_tokens.items():
             rows = trainings(several, q.campaign, q.model, q.system, q.tokens or TOKENS, each)
-            found |= {id(one): row for one, row in zip(several, rows, strict=True)}
-        return found
+            result |= {id(one): row for one, row in zip(several, rows, strict=True)}
+        return result
 
     def _tokens_per_step(self, one: Candidate) -> int:
         """Return the tokens of a step; the batch of the baseline plan may differ from the question."""
@@ -329,7 +327,7 @@ class Answer(Tabular):
         simplest = self._as_dict(one.simplest)
         return {"plans": len(one.plans), "simplest": simplest}
 
-    def _count(self, one: Count) -> dict[str, Any]:
+    def _count(self, one: CountResult) -> dict[str, Any]:
         row: dict[str, Any] = {"num_procs": one.num_procs, "reason": one.reason}
         return row if one.best is None else row | self._as_dict(one.best)
 
@@ -450,11 +448,11 @@ def _within_risk(
     return search_within_risk(search, question.risk)
 
 
-def _best_on(found: SearchResult) -> Count:
-    procs = found.space.num_procs
-    if len(found):
-        return Count(procs, candidates(_first(found))[0])
-    return Count(procs, None, why_none(found.counts))
+def _best_on(result: SearchResult) -> CountResult:
+    procs = result.space.num_procs
+    if len(result):
+        return CountResult(procs, candidates(_first(result))[0])
+    return CountResult(procs, None, why_none(result.counts))
 
 
 def narrower_plan(question: Question, best: Execution) -> Candidate | None:
@@ -486,10 +484,10 @@ def fastest_plan(question: Question, space: Space, best: Candidate) -> Candidate
     return None if fastest.stats[name] == best.stats[name] else fastest
 
 
-def _first(found: SearchResult) -> SearchResult:
+def _first(result: SearchResult) -> SearchResult:
     """Return a search result with the best plan only."""
     return SearchResult(
-        found.space, found.objectives, found.counts, found.numbers[:1], found.scores[:, :1]
+        result.space, result.objectives, result.counts, result.numbers[:1], result.scores[:, :1]
     )
 
 

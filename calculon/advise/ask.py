@@ -23,7 +23,7 @@ from calculon.declarations.spellings import (
     tokens,
 )
 from calculon.declarations.statistics import RISK
-from calculon.declarations.usual_batch import asked_batch
+from calculon.declarations.usual_batch import requested_batch
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.search.request import check_one_stretch, default_preset, with_sequences
@@ -197,7 +197,7 @@ def _check_runs(system: System, dtype: str, arithmetic: Mapping[str, str]) -> No
     raise SpecError("--dtype", Problem("", wanted, dtype, hint))
 
 
-MOST_COUNTS = 100
+MAX_COUNTS = 100
 """Maximum number of processor counts in a question."""
 
 
@@ -213,8 +213,8 @@ def _counts(given: int | str | Sequence[int], system: System) -> tuple[int, ...]
     else:
         several = given if isinstance(given, Sequence) else (given,)
         counts = tuple(dict.fromkeys(inputs.count(one, "num_procs", "plan") for one in several))
-    if not 0 < len(counts) <= MOST_COUNTS:
-        wanted = f"1 to {MOST_COUNTS} processor counts"
+    if not 0 < len(counts) <= MAX_COUNTS:
+        wanted = f"1 to {MAX_COUNTS} processor counts"
         raise SpecError("plan", Problem("num_procs", wanted, f"{len(counts):,} of them"))
     if (most := max(counts)) > (there := most_processors(system)):
         words = f"the networks of {system.name} connect {there:,} processors, {most - there:,} fewer than {most:,}"
@@ -233,7 +233,7 @@ def _with_sequences(
     """Return the model with the requested sequence length, or with the default length."""
     model, longest = with_sequences(source, seq)
     if seq is None:
-        more = f", of {longest:,} that the model has room for" * (model.seq_size < longest)
+        more = f", of {longest:,} that the model supports" * (model.seq_size < longest)
         assumed["--seq"] = f"{model.seq_size:,} tokens{more}"
     return model
 
@@ -243,17 +243,17 @@ def _framework(preset: str | None, usual: str, assumed: dict[str, str]) -> Prese
     if preset is None:
         assumed["--preset"] = usual
         return find_preset(usual)
-    found = find_preset(preset)
-    if found.published:
+    result = find_preset(preset)
+    if result.published:
         wanted = f"a framework, or {COMMON}, because plans use edition {CORRECTED}"
         hint = "calculon llm-optimal-execution searches with the published presets"
         raise SpecError("plan", Problem("preset", wanted, preset, hint))
-    return found
+    return result
 
 
 def _batch(batch: int | str | None, length: int, procs: int, assumed: dict[str, str]) -> int:
     """Return the sequences per step: as stated, or from the usual number of tokens."""
-    sequences = asked_batch(batch, procs, length)
+    sequences = requested_batch(batch, procs, length)
     if batch is None:
         assumed["--batch"] = f"{sequences:,} sequences"
     return sequences

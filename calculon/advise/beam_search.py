@@ -12,7 +12,7 @@ from calculon.plan.rules.failures import broken_rules
 BEAM_WIDTH = 8
 """Neighbors kept after each step."""
 
-MOST_STEPS = 8
+MAX_STEPS = 8
 """Maximum number of changes after the initial ones."""
 
 
@@ -31,7 +31,7 @@ def beam_search(
     """
     best = _distance(near, start)
     beam = _nearest(start, best)
-    for _ in range(MOST_STEPS):
+    for _ in range(MAX_STEPS):
         grown = one_more(changes, beam)
         if not len(grown):
             return

@@ -23,7 +23,7 @@ _ROUNDING = 1e-15
 """Width of a bracket, in logarithms, that rounding cannot narrow further."""
 
 _POINTS = 9
-_MOST_STEPS = 60
+_MAX_STEPS = 60
 """Grid points over the range, and the maximum number of refinements; 60 halvings exhaust double precision."""
 
 
@@ -143,7 +143,7 @@ def _refined(difference: Difference, low: Array, high: Array) -> Array:
     a, b = low[some], high[some]
     at_a, at_b = difference(some, a), difference(some, b)
     left = np.arange(len(some))
-    for step in range(_MOST_STEPS):
+    for step in range(_MAX_STEPS):
         low_end, high_end, at_low, at_high = (one[left] for one in (a, b, at_a, at_b))
         with np.errstate(invalid="ignore", divide="ignore"):
             secant = high_end - at_high * (high_end - low_end) / (at_high - at_low)

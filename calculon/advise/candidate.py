@@ -15,7 +15,7 @@ from calculon.campaign.run_columns import whole_runs
 from calculon.campaign.whole_run import WholeRun
 from calculon.declarations.model import Model
 from calculon.declarations.run_figures import DAYS_BETWEEN, RUN_FIGURES, CampaignFigures
-from calculon.declarations.statistics import BOUNDS, OFFLOADS, CorrectedStats, mfu_name
+from calculon.declarations.statistics import BOUNDS, OFFLOADS, CorrectedStats
 from calculon.estimate.estimate import Estimate
 from calculon.hardware.system import System
 from calculon.plan.mesh import DEGREES
@@ -56,12 +56,6 @@ class Candidate:
     def time(self) -> float:
         """Seconds per step."""
         return float(self.stats["total_time"])
-
-    @property
-    def mfu(self) -> float | None:
-        """Model FLOP utilisation as a share of 1, as :attr:`calculon.Estimate.mfu`."""
-        found: float | None = self.stats.get(mfu_name(self.execution))
-        return found
 
     @property
     def simplicity(self) -> tuple[int, ...]:
@@ -119,7 +113,7 @@ def trainings(
     prices = np.broadcast_to(np.nan if usd is None else usd, len(plans))
     # The relative width of the interval of the run equals that of a step: failures scale with its
     # duration.
-    steps, found = tokens / tokens_per_step, []
+    steps, result = tokens / tokens_per_step, []
     for i, one in enumerate(plans):
         whole = {name: column[i] for name, column in values.items()}
         ends = [one.stats.get(name) for name in BOUNDS]
@@ -131,8 +125,8 @@ def trainings(
         row |= {"days_low": low, "days_high": high}
         row |= {"processor_hours": hours * one.execution["num_procs"]}
         row |= {"campaign": whole | {"days_low": first, "days_high": last}}
-        found.append(row | {"price": price_as_dict(run.quote, float(prices[i]))})
-    return found
+        result.append(row | {"price": price_as_dict(run.quote, float(prices[i]))})
+    return result
 
 
 def price_as_dict(quote: Quote | None, usd: float) -> dict[str, Any] | None:
@@ -142,19 +136,19 @@ def price_as_dict(quote: Quote | None, usd: float) -> dict[str, Any] | None:
     return {"usd": usd, "kind": quote.kind, "source": quote.source, "date": quote.date}
 
 
-def candidates(found: SearchResult) -> list[Candidate]:
+def candidates(result: SearchResult) -> list[Candidate]:
     """Return the executions of a search as candidates, best first."""
-    domain = found.space.system.networks[0].size
-    return [Candidate(execution, stats, domain) for execution, stats in found.winners()]
+    domain = result.space.system.networks[0].size
+    return [Candidate(execution, stats, domain) for execution, stats in result.winners()]
 
 
-def tied_candidates(found: SearchResult) -> list[tuple[int, Candidate]]:
+def tied_candidates(result: SearchResult) -> list[tuple[int, Candidate]]:
     """Return the executions that measurements cannot distinguish from the fastest, with their ranks.
 
     Among the :data:`MOST` best, the simplest comes first; of equally simple ones, the fastest.
     """
-    domain = found.space.system.networks[0].size
-    several = islice(zip(found.winners(), found.orders, strict=True), MOST)
+    domain = result.space.system.networks[0].size
+    several = islice(zip(result.winners(), result.orders, strict=True), MOST)
     alike = [
         (rank, Candidate(*winner, domain))
         for rank, (winner, order) in enumerate(several)

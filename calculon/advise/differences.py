@@ -89,7 +89,7 @@ def with_followers(
         now, best: The execution to change, and the execution whose values it takes.
         some, left: The changes to make, and all remaining changes, which include `some`.
     """
-    made = after(now, best, some)
+    made = apply_changes(now, best, some)
     changed = {name: made[name] for name in NAMES if made[name] != now[name]}
     then = varied(model, Execution(**now), changed)
     others = [one for one in left if one not in some and not one.moves_replicas]
@@ -108,7 +108,7 @@ def _follows(name: str, now: Mapping[str, Any], then: Fields, best: Fields) -> b
     return ruled_out and best[name] == DEFAULTS.get(name, ...)
 
 
-def after(now: Mapping[str, Any], best: Fields, some: Sequence[Change]) -> Fields:
+def apply_changes(now: Mapping[str, Any], best: Fields, some: Sequence[Change]) -> Fields:
     """Return an execution after some changes; rules decide later whether it can run."""
     then = {**now, **{name: best[name] for one in some for name in one.names}}
     if any(one.moves_replicas for one in some):

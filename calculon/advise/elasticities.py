@@ -370,12 +370,12 @@ def slopes(case: Case, figures: Iterable[Figure]) -> dict[str, float]:
 
 
 def _effect(
-    figure: Figure, now: float, found: Mapping[_Key, float], ends: Mapping[_Key, float]
+    figure: Figure, now: float, values: Mapping[_Key, float], ends: Mapping[_Key, float]
 ) -> Effect:
     """Return the effect of a parameter from the statistic at the tried values."""
 
     def at(name: str) -> float | None:
-        value = found.get((figure.path, name), math.nan)
+        value = values.get((figure.path, name), math.nan)
         return value if math.isfinite(value) else None
 
     below, above = _slope(now, at("below"), -STEP), _slope(now, at("above"), STEP)
@@ -428,10 +428,10 @@ def sped_up(known: Iterable[Figure], factor: float) -> dict[str, float]:
     return {one.path: one.value * factor ** powers[one.unit] for one in timed}
 
 
-def total(case: Case, found: Iterable[Effect]) -> Total:
-    """Return the sum of the elasticities of all rates and times; `found` are the effects of all parameters."""
+def total(case: Case, effects: Iterable[Effect]) -> Total:
+    """Return the sum of the elasticities of all rates and times; `effects` are the effects of all parameters."""
     stated = 0.0
-    for one in found:
+    for one in effects:
         if one.figure.unit in (*RATES, *TIMES):
             sign = 1 if one.figure.unit in RATES else -1
             stated += sign * (one.elasticity or 0.0)
@@ -446,7 +446,7 @@ def total(case: Case, found: Iterable[Effect]) -> Total:
     return Total(stated=stated, lists=slope(figures=False), together=slope(figures=True))
 
 
-def described(found: Iterable[Effect]) -> list[dict[str, Any]]:
+def described(effects: Iterable[Effect]) -> list[dict[str, Any]]:
     """Return effects as plain data."""
     return [
         {
@@ -464,5 +464,5 @@ def described(found: Iterable[Effect]) -> list[dict[str, Any]]:
             "at_high": one.at_high,
             "elasticity_between_ends": one.between_ends,
         }
-        for one in found
+        for one in effects
     ]

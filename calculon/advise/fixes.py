@@ -48,22 +48,22 @@ COLUMNS = (
 )
 """Columns of a table of fixes: members of :meth:`Fix.to_dict`."""
 
-MOST_CHANGES = 3
+MAX_CHANGES = 3
 """Maximum number of changes that are combined exhaustively."""
 
-MOST_TRIED = 100_000
+MAX_TRIED = 100_000
 """Maximum number of combinations of a given size; the nearest ones are tried."""
 
-MOST_HINTED = 1_000
+MAX_HINTED = 1_000
 """Limit for a hint, which is part of an error message and must be immediate."""
 
 SHOWN, HINTED = 5, 3
 """Maximum number of fixes in a result, and in a hint."""
 
-LEAST_GAIN = 1e-4
+MIN_GAIN = 1e-4
 """Minimum relative time saving that counts as faster."""
 
-MOST_VALUES = 2
+MAX_VALUES = 2
 """Values of a switch that are combined with two other changes."""
 
 
@@ -201,9 +201,10 @@ class FixSearch:
     def pairs(self) -> NeighborTable:
         """Neighbors with two changes, without pairs in which one change is idle."""
         choices, plan, codes = self._pair_codes
-        # If one change of a pair is idle and the other is legal alone, the pair saves no more than
-        # the other change alone.
-        spared = (self._idle[choices] & self.single.legal[choices[:, ::-1]]).any(axis=1)
+        # If one change of a pair is idle and the other is possible alone, the pair saves no more
+        # than the other change alone.
+        alone = self.single.legal & self.single.real
+        spared = (self._idle[choices] & alone[choices[:, ::-1]]).any(axis=1)
         codes = np.where(spared & (codes == 0), NOT_TRIED, codes)
         return self.near.evaluate(self.changes, choices, plan, codes)
 
@@ -224,7 +225,7 @@ class FixSearch:
         spared = (idle[a] & legal[b, c]) | (idle[b] & legal[a, c]) | (idle[c] & legal[a, b])
         if self._now is not None:
             spared |= self._lesser[choices].any(axis=1)
-        most = MOST_TRIED if self.thorough else MOST_HINTED
+        most = MAX_TRIED if self.thorough else MAX_HINTED
         for part in parts_of(choices[~spared][:most]):
             yield self.near.evaluate(self.changes, part)
 
@@ -239,6 +240,8 @@ class FixSearch:
             return np.zeros(len(self.changes), bool)
         found, now = self.single, self._now
         no_less = (found.memory >= now.memory).all(axis=0) & ~(found.time < now.time)
+        if now.runs[0]:  # a change that exceeds the memory may save time next to one that frees it
+            no_less &= found.runs
         return self._switched & found.legal & found.real & no_less
 
     @cached_property
@@ -257,7 +260,7 @@ class FixSearch:
                 least.setdefault(self.changes[number].field, []).append(number)
         lesser = np.zeros(len(self.changes), bool)
         for numbers in least.values():
-            lesser[numbers[MOST_VALUES:]] = True
+            lesser[numbers[MAX_VALUES:]] = True
         return lesser
 
     def fixes(self) -> tuple[Fix, ...]:
@@ -287,7 +290,7 @@ class FixSearch:
 
     def _add(
         self,
-        found: dict[frozenset[str], Fix],
+        fixes: dict[frozenset[str], Fix],
         tables: Iterator[NeighborTable],
         asks: Collection[str],
     ) -> None:
@@ -295,15 +298,15 @@ class FixSearch:
 
         If a table has more than the remaining places, its fastest usual neighbor gets the last place.
         """
-        while len(found) < SHOWN and (table := next(tables, None)) is not None:
+        while len(fixes) < SHOWN and (table := next(tables, None)) is not None:
             sets: dict[frozenset[str], int] = {}
             for row in table.first_of_fields(table.in_order):
                 fields = table.fields(row)
                 # A superset of the fields of a usual fix only adds changes that are not needed.
-                needless = (fields > fewer and one.practised for fewer, one in found.items())
-                if fields not in found and not any(needless):
+                needless = (fields > fewer and one.practised for fewer, one in fixes.items())
+                if fields not in fixes and not any(needless):
                     sets[fields] = row
-            places = SHOWN - len(found)
+            places = SHOWN - len(fixes)
             chosen = [*sets][:places]
             usual = [
                 fields
@@ -313,16 +316,16 @@ class FixSearch:
             if len(sets) > places > 1 and usual:
                 fastest = min(usual, key=lambda fields: table.sample_times[sets[fields]])
                 chosen = chosen if fastest in chosen else [*chosen[:-1], fastest]
-            found |= {fields: self.fix(table, sets[fields]) for fields in chosen}
-            if _enough(found, asks):
+            fixes |= {fields: self.fix(table, sets[fields]) for fields in chosen}
+            if _enough(fixes, asks):
                 return
 
-    def _with_batch(self, found: Sequence[Fix]) -> Iterator[Fix]:
+    def _with_batch(self, fixes: Sequence[Fix]) -> Iterator[Fix]:
         """Yield another batch that needs fewer changes, if a broken rule names the batch."""
         named = any("batch_size" in one.fields for one in self.broken)
-        if not named or not found or found[0].asks_for_another:
+        if not named or not fixes or fixes[0].asks_for_another:
             return
-        for table in self._batches(min(len(found[0].changes), MOST_CHANGES) - 1):
+        for table in self._batches(min(len(fixes[0].changes), MAX_CHANGES) - 1):
             for row in table.in_order[:1]:
                 yield self.fix(table, row)
                 return
@@ -361,7 +364,7 @@ class FixSearch:
     def _elsewhere(self) -> Iterator[NeighborTable]:
         """Yield the neighbors with another batch, then on other processor counts."""
         near, execution = self.near, self.near.execution
-        yield from self._batches(1 if self.singly else MOST_CHANGES - 1)
+        yield from self._batches(1 if self.singly else MAX_CHANGES - 1)
         if not self._ask_for_processors:
             yield self._on_other_processors(1)
             if not self.singly:
@@ -418,29 +421,27 @@ class FixSearch:
     def faster(self, now: float) -> tuple[Fix, ...]:
         """Return the change that saves most time, and the best pair of changes if it saves more.
 
-        Changes that are less likely to fit than both recommended plans and the present execution are skipped.
+        Changes whose risk of running out of memory exceeds that of recommended plans are skipped.
 
         Args:
             now: Seconds per step of the execution.
         """
         found: list[Fix] = []
-        # `fmin` ignores NaN: an unknown probability sets no limit.
-        least = np.fmin(1 - RISK, self.near.unchanged.fits[0])
         for table in (self.single, self.pairs):
-            good = table.runs & table.real & table.practised & ~(table.fits < least)
+            good = table.runs & table.real & table.practised & ~table.risky
             rows = np.flatnonzero(good)
             if not len(rows):
                 continue
             row = int(rows[np.argmin(table.time[rows])])
-            limit = min((one.total_time for one in found), default=now) * (1 - LEAST_GAIN)
+            limit = min((one.total_time for one in found), default=now) * (1 - MIN_GAIN)
             if table.time[row] < limit:
                 found.append(self.fix(table, row))
         return tuple(found)
 
 
-def _enough(found: Mapping[frozenset[str], Fix], asks: Collection[str]) -> bool:
+def _enough(fixes: Mapping[frozenset[str], Fix], asks: Collection[str]) -> bool:
     """Return True if one fix with one of these `asks_for_another` values follows practice and has little risk."""
-    several = (one for one in found.values() if one.asks_for_another in asks)
+    several = (one for one in fixes.values() if one.asks_for_another in asks)
     return any(one.practised and not one.risky for one in several)
 
 

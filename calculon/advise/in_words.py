@@ -110,16 +110,16 @@ def _choices_in_words(
             if word.startswith("no "):
                 yield word.removeprefix("no ")
             else:
-                yield f"{word} -> as usual" if usual_again else f"no {word}"
+                yield f"{word} -> default" if usual_again else f"no {word}"
     else:
         yield from (f"{n} {plain(before[n])} -> {plain(after[n])}" for n in names)
 
 
-def memory_and_time(found: Estimate) -> str:
+def memory_and_time(plan_estimate: Estimate) -> str:
     """Describe memory, probability of fitting, and the time of a step rounded by its prediction interval."""
-    time, belief = found.stats["total_time"] or 0.0, found.belief
+    time, belief = plan_estimate.stats["total_time"] or 0.0, plan_estimate.belief
     error = 0.0 if belief is None else (belief.high - belief.low) / 2
-    memory = gib(found.stats["proc_mem_tier1_cap_req"] or 0.0)
+    memory = gib(plan_estimate.stats["proc_mem_tier1_cap_req"] or 0.0)
     known = None if belief is None else belief.memory
     risk = "" if known is None else f", fits with {chance(known.fits)}"
     return f"{memory}, {duration(time, error)} a step{risk}"

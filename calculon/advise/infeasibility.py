@@ -13,7 +13,7 @@ from calculon.base.frozen import dataclass
 from calculon.base.units import GIB, chance, gib
 from calculon.declarations.axes import PUBLISHED_AXES
 from calculon.declarations.presets import plain
-from calculon.declarations.statistics import FITS, MAY_FIT, RISK
+from calculon.declarations.statistics import FITS, MAY_FIT, MEMORIES, RISK
 from calculon.search.conditions import Condition
 from calculon.search.driver import run
 from calculon.search.objective import Objective
@@ -214,8 +214,8 @@ def fix_in_words(fix: SpaceFix, space: Space, wording: Wording | None = None) ->
 def _memory_in_words(change: Mapping[str, float]) -> str:
     """Describe sufficient memory, rounded up so that the stated size suffices, too."""
     sizes = [
-        f"{ceil(change[name] / GIB * 10) / 10:g} GiB of {words} memory"
-        for name, words in (("mem1", "tier-1"), ("mem2", "tier-2"))
+        f"{ceil(change[name] / GIB * 10) / 10:g} GiB of {words}"
+        for name, words in zip(("mem1", "mem2"), MEMORIES, strict=True)
         if name in change
     ]
     return f"{' and '.join(sizes)} per processor"
@@ -230,8 +230,8 @@ def _nearest_in_words(one: NearestInfeasible) -> str:
     filled = f": {', '.join(shown)}" if shown else ""
     risk = "" if one.fits is None else f"; risk of running out {chance(1 - one.fits)}"
     return (
-        f"Nearest miss: {plan_in_words(one.estimate.execution)} needs {gib(one.needed)} of tier-{one.tier} "
-        f"memory, {gib(one.over)} more than the {gib(one.available)} there{filled}{risk}."
+        f"Nearest miss: {plan_in_words(one.estimate.execution)} needs {gib(one.needed)} of "
+        f"{MEMORIES[one.tier - 1]}, {gib(one.over)} more than the {gib(one.available)} available{filled}{risk}."
     )
 
 
@@ -250,7 +250,7 @@ def _no_split(space: Space) -> str:
     processors = f"{_factors(space.num_procs)} processor{'s' * (space.num_procs > 1)}"
     return (
         f"no split of {processors} divides the model and the batch of "
-        f"{space.max_batch_size:,}{held and f', with {held}'}; possible values of each degree alone: {degrees}"
+        f"{space.max_batch_size:,}{held and f', with {held}'}; possible values of each degree: {degrees}"
     )
 
 

@@ -78,7 +78,7 @@ def export_flags(
     if isinstance(one, Estimate):
         execution, known = one.execution, one.model
     else:
-        asked = inputs.asked_execution(one)
+        asked = inputs.resolve_execution(one)
         execution, known = asked.execution, None
         sources = inputs.sources_in(asked.question, asked.place)
         known = inputs.model(sources["model"]) if "model" in sources else None

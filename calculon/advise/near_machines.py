@@ -28,7 +28,7 @@ from calculon.search.space import Space
 SIZES = ("GiB",)
 """Units of parameters that let more plans fit when they grow, without changing any time."""
 
-MOST_PLANS = 8_192
+MAX_PLANS = 8_192
 """Maximum number of plans evaluated on each machine; with more candidates, a search per machine is as fast."""
 
 ROWS = 16_384
@@ -40,7 +40,7 @@ SLACK = 2e-3
 TIME = Objective.parse("total_time")
 
 
-def at_least(least: float) -> Condition | None:
+def memory_condition(least: float) -> Condition | None:
     """Return the condition that executions fit in memory with at least a probability; None for 0."""
     return Condition.parse(f"{FITS} >= {least!r}") if least > 0 else None
 
@@ -107,15 +107,15 @@ def best_of_each(
     known = dict(zip(map(change_key, changes), times, strict=True))
     worse, better = _sides(system, changes)
     space = searched(system)
-    found: dict[Hashable, BestPlan | None] = {}
+    result: dict[Hashable, BestPlan | None] = {}
     for side, there in ((worse, system), (better, _best_machine(system, better))):
         if not side:
             continue
         limits = {change_key(one): known[change_key(one)] for one in side}
         most = max((one for one in limits.values() if math.isfinite(one)), default=math.inf)
         listed = _listed(searched(there), most, least)
-        found |= _best_of_listed(space, system, side, listed, limits, least)
-    return found
+        result |= _best_of_listed(space, system, side, listed, limits, least)
+    return result
 
 
 def _sides(system: System, changes: Sequence[Change]) -> tuple[list[Change], list[Change]]:
@@ -152,13 +152,13 @@ def _best_machine(system: System, better: Sequence[Change]) -> System:
 def _listed(space: Space, limit: float, least: float) -> _Listed:
     """Return the plans of a space up to a time limit, restricted to the fastest ones if there are many."""
     # More memory raises the probability of fitting: the list has the candidates of every machine that is not better.
-    ranking = Best(TIME, MOST_PLANS, at_least(least))
+    ranking = Best(TIME, MAX_PLANS, memory_condition(least))
     # Scores are negative times: the search may skip everything slower than the known plan.
     ranking.threshold = -limit * (1 + SLACK)
     found = run(space, ranking)
     numbers, times = found.numbers, -found.scores[0]
     # If the list is full, slower plans may be missing: it is complete only up to its last time.
-    complete = limit if len(numbers) < MOST_PLANS else float(times[-1]) * (1 - SLACK)
+    complete = limit if len(numbers) < MAX_PLANS else float(times[-1]) * (1 - SLACK)
     return _Listed(numbers, times, space.switches_on(numbers), complete)
 
 
@@ -183,17 +183,17 @@ def _best_of_listed(
     limits = [one for one, enough in zip(limits, known_enough, strict=True) if enough]
     chosen = [np.flatnonzero(listed.times <= limit * (1 + SLACK)) for limit in limits]
     times = _on_each(space, system, plan, changes, chosen, least)
-    found: dict[Hashable, BestPlan | None] = {}
+    result: dict[Hashable, BestPlan | None] = {}
     for one, places, taken, limit in zip(changes, chosen, times, limits, strict=True):
         # Ties are broken as in a search: fewest enabled switches, then the lowest number.
         order = np.lexsort((listed.numbers[places], listed.switches[places], taken))
         best = order[0] if len(order) and taken[order[0]] < math.inf else None
         if limit <= listed.limit or (best is not None and taken[best] <= listed.limit):
             of_plan = None if best is None else int(listed.numbers[places[best]])
-            found[change_key(one)] = (
+            result[change_key(one)] = (
                 None if of_plan is None else BestPlan(-float(taken[best]), of_plan)
             )
-    return found
+    return result
 
 
 def _on_each(

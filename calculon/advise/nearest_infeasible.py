@@ -15,7 +15,7 @@ from calculon.plan.rules.all_rules import MEMORY_REASONS
 from calculon.search.conditions import Condition
 from calculon.search.driver import run
 from calculon.search.objective import MEMORY, Objective
-from calculon.search.ranking import Best, Front
+from calculon.search.ranking import Best, ParetoFront
 from calculon.search.space import Space
 
 TIERS = (1, 2)
@@ -102,16 +102,16 @@ def _unlimited(space: Space, tiers: Sequence[int]) -> Space:
 
 def _least_of_both(space: Space, where: Condition | None) -> list[Estimate]:
     """Return the execution with the smallest sum of excess over both tiers."""
-    found = run(_unlimited(space, TIERS), Front(_LEAST, where))
+    found = run(_unlimited(space, TIERS), ParetoFront(_LEAST, where))
     if not len(found):
         return []
     over = -found.scores - np.array(space.system.usable)[:, None]
     return [found[int(np.argmin(np.maximum(over, 0).sum(axis=0)))]]
 
 
-def _over(space: Space, found: Estimate, tiers: Sequence[int]) -> list[NearestInfeasible]:
+def _over(space: Space, plan_estimate: Estimate, tiers: Sequence[int]) -> list[NearestInfeasible]:
     """Return the memory that an execution lacks in some tiers."""
-    stages, execution = needs_of(found), found.execution
+    stages, execution = needs_of(plan_estimate), plan_estimate.execution
     errors = errors_of(space.model, execution.preset, execution.zero_stage)
     known = errors is not None and space.edition != PUBLISHED
 
@@ -124,7 +124,7 @@ def _over(space: Space, found: Estimate, tiers: Sequence[int]) -> list[NearestIn
     return [
         NearestInfeasible(
             tier=tier,
-            estimate=found,
+            estimate=plan_estimate,
             needed=stage.needed[tier - 1],
             available=space.system.usable[tier - 1],
             fits=fits(tier, stage.needed[tier - 1]),

@@ -129,8 +129,8 @@ class NeighborTable(Trials):
     @cached_property
     def sample_times(self) -> Seconds:
         """Seconds per sample, which makes different batches comparable."""
-        found: Seconds = self.time / self.plan.batch_size
-        return found
+        result: Seconds = self.time / self.plan.batch_size
+        return result
 
     @cached_property
     def real(self) -> Array:
@@ -261,8 +261,8 @@ def _field_numbers(changes: Sequence[FieldChange]) -> Array:
 
 def distances_of(changes: Sequence[FieldChange], choices: Array) -> Array:
     """Return the sum of the distances of the changes of each neighbor."""
-    found: Array = np.array([one.distance for one in changes])[choices].sum(axis=1)
-    return found
+    result: Array = np.array([one.distance for one in changes])[choices].sum(axis=1)
+    return result
 
 
 def choices_of(changes: Sequence[FieldChange], size: int, needed: int) -> Array:
@@ -283,18 +283,18 @@ def choices_of(changes: Sequence[FieldChange], size: int, needed: int) -> Array:
 
 def subsets(fields: Array, size: int, start: int) -> Array:
     """Return all sets of `size` changes of different fields, from index `start` on: shape (sets, size)."""
-    found = np.zeros((1, 0), np.int64)
+    result = np.zeros((1, 0), np.int64)
     for _ in range(size):
         # Each set is extended by every later change, so that indices ascend and each set occurs
         # once. Vectorized: a hundred changes have 160,000 triples.
-        last = found[:, -1] if found.shape[1] else np.full(1, start - 1)
+        last = result[:, -1] if result.shape[1] else np.full(1, start - 1)
         counts = len(fields) - 1 - last
-        rows = np.repeat(np.arange(len(found)), counts)
+        rows = np.repeat(np.arange(len(result)), counts)
         within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
         new = last[rows] + 1 + within
-        apart = (fields[found[rows]] != fields[new][:, None]).all(axis=1)
-        found = np.concatenate([found[rows], new[:, None]], axis=1)[apart]
-    return found
+        apart = (fields[result[rows]] != fields[new][:, None]).all(axis=1)
+        result = np.concatenate([result[rows], new[:, None]], axis=1)[apart]
+    return result
 
 
 def one_more(changes: Sequence[FieldChange], choices: Array) -> Array:

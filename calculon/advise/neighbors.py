@@ -49,13 +49,13 @@ MEMORY_OPTIONS = (
 
 TIMES_PROCESSORS = (2, 4, 8, 16, 32, 64)
 
-MOST_BATCHES = 40
+MAX_BATCHES = 40
 """Maximum number of other batches that are tried."""
 
 _LARGEST_LIST = 24
 """Maximum number of named values for which all values of a field in a broken rule are tried."""
 
-_MOST_DEGREES = 3
+_MAX_DEGREES = 3
 """Number of degrees that are tried to save memory: the largest expert-parallel and smallest context-parallel ones."""
 
 
@@ -109,7 +109,7 @@ def batch_changes(execution: Execution) -> tuple[FieldChange, ...]:
     for degree in divisors(execution.num_procs):
         for unit in {degree, degree * execution.microbatch_size}:
             values |= {now - now % unit, now + -now % unit}
-    return changes_to("batch_size", values - {0}, execution)[:MOST_BATCHES]
+    return changes_to("batch_size", values - {0}, execution)[:MAX_BATCHES]
 
 
 def processor_changes(execution: Execution, *, fewer: bool) -> tuple[FieldChange, ...]:
@@ -161,11 +161,11 @@ def memory_savers(space: "Space", *, activations: bool) -> list[tuple[str, Any]]
     named = [(name, value) for name in names for value in SAVES[name]]
     if model.mixes:
         degrees = [d for d in divisors(model.num_experts) if 1 < d <= space.num_procs]
-        named += [("expert_par", degree) for degree in degrees[-_MOST_DEGREES:]]
+        named += [("expert_par", degree) for degree in degrees[-_MAX_DEGREES:]]
     if activations and model.attends and space.edition != PUBLISHED:
         parts = zigzag_degrees(max(space.lengths), divisors(space.num_procs)[1:])
         untried = [degree for degree in parts if degree not in space.switches["context_par"]]
-        named += [("context_par", degree) for degree in untried[:_MOST_DEGREES]]
+        named += [("context_par", degree) for degree in untried[:_MAX_DEGREES]]
     return [one for one in named if _untried(space, *one)]
 
 
@@ -215,17 +215,17 @@ def _known(name: str, model: Model, execution: Execution) -> bool:
 
 def _options(model: Model, execution: Execution) -> list[str]:
     """Return the fields whose named values are tried."""
-    found = [name for name in SWITCHES if _known(name, model, execution)]
-    if execution.zero_stage != "auto" and "optimizer_sharding" in found:
-        found.remove("optimizer_sharding")  # follows from zero_stage
+    result = [name for name in SWITCHES if _known(name, model, execution)]
+    if execution.zero_stage != "auto" and "optimizer_sharding" in result:
+        result.remove("optimizer_sharding")  # follows from zero_stage
     if execution.mesh_order == "stated":
-        found += [axis.network for axis in PUBLISHED_AXES]
-        found += [
+        result += [axis.network for axis in PUBLISHED_AXES]
+        result += [
             axis.network
             for axis in AXES
             if axis not in PUBLISHED_AXES and getattr(execution, axis.degree) > 1
         ]
-    return found
+    return result
 
 
 _Values = tuple[str, Iterable[Any]]

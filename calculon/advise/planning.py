@@ -131,15 +131,22 @@ _WORDS = tuple(inspect.signature(plan).parameters)[3:-1]
 
 
 def _planned(
-    model: Any, num_procs: Any, system: Any, words: dict[str, Any], objective: Any, asked: Campaign
+    model: Any,
+    num_procs: Any,
+    system: Any,
+    words: dict[str, Any],
+    objective: Any,
+    campaign: Campaign,
 ) -> Answer | FleetAnswer:
     """Return the plan, or the comparison of fleets if there is an objective."""
     if objective is None:
-        if stated := [name for name in LIMITED if getattr(asked, name) is not None]:
+        if stated := [name for name in LIMITED if getattr(campaign, name) is not None]:
             wanted = 'an objective with it, such as objective="usd"'
             raise SpecError("plan", Problem(stated[0], wanted, "none"))
         tokens = words.pop("tokens")
-        return answer(ask(model, num_procs, system, **words, tokens_of_run=tokens, campaign=asked))
+        return answer(
+            ask(model, num_procs, system, **words, tokens_of_run=tokens, campaign=campaign)
+        )
     return fleet_answer(
-        ask_fleet(model, num_procs, system, campaign=asked, objective=objective, **words)
+        ask_fleet(model, num_procs, system, campaign=campaign, objective=objective, **words)
     )

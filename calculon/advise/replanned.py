@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from calculon.advise.elasticities import Case, Change, Effect, is_hardware, is_network_size
-from calculon.advise.near_machines import TIME, BestPlan, at_least, best_of_each, change_key
+from calculon.advise.near_machines import TIME, BestPlan, best_of_each, change_key, memory_condition
 from calculon.advise.nearest_infeasible import unlimited
 from calculon.base.errors import Problem, SpecError
 from calculon.base.frozen import dataclass
@@ -25,7 +25,7 @@ from calculon.plan.plan import all_fields
 from calculon.search.candidates import EXTENSIONS
 from calculon.search.driver import run
 from calculon.search.objective import MEMORY, Objective
-from calculon.search.ranking import Best, Front
+from calculon.search.ranking import Best, ParetoFront
 from calculon.search.request import make_space
 from calculon.search.space import Space
 
@@ -164,18 +164,18 @@ class Replanner:
         """Fields of the original plan."""
         return all_fields(self.case.execution)
 
-    def best(self, system: System, own: float | None) -> Replanned | None:
+    def best(self, system: System, original: float | None) -> Replanned | None:
         """Return the best plan on a system; None if nothing fits.
 
-        `own` is the statistic of the original plan on this system, None if it cannot run there.
+        `original` is the statistic of the original plan on this system, None if it cannot run there.
         """
-        found = run(self._space(system), Best(self.objective, 1, at_least(self.least)))
+        found = run(self._space(system), Best(self.objective, 1, memory_condition(self.least)))
         score = float(found.scores[0, 0]) if len(found) else -math.inf
-        if own is not None and score <= self._score(own):
-            return Replanned(value=own, execution=all_fields(self.case.execution), kept=True)
+        if original is not None and score <= self._score(original):
+            return Replanned(value=original, execution=all_fields(self.case.execution), kept=True)
         return self._replanned(score, found.plan.row(0)) if len(found) else None
 
-    def foresee(self, changes: Sequence[Change]) -> None:
+    def prefetch(self, changes: Sequence[Change]) -> None:
         """Search at once for the best plans with several single-parameter changes, which are requested later."""
         if self.objective != TIME or self.case.execution.edition != CORRECTED:
             return  # only times of this edition never grow on a better machine
@@ -185,14 +185,14 @@ class Replanner:
             self._space, case.system, every, case.values(every).tolist(), self.least
         )
 
-    def with_figures(self, values: Change, own: float | None) -> Replanned | None:
+    def with_figures(self, values: Change, original: float | None) -> Replanned | None:
         """Return the best plan on the system with changed parameters; arguments as for :meth:`best`."""
         if (key := change_key(values)) not in self._found:
-            return self.best(with_figures(self.case.system, values), own)
+            return self.best(with_figures(self.case.system, values), original)
         found = self._found[key]
         score = -math.inf if found is None else found.score
-        if own is not None and score <= self._score(own):
-            return Replanned(value=own, execution=self.fields, kept=True)
+        if original is not None and score <= self._score(original):
+            return Replanned(value=original, execution=self.fields, kept=True)
         if found is None:
             return None
         return self._replanned(score, self.space.plan(np.array([found.number])).row(0))
@@ -207,7 +207,7 @@ class Replanner:
         system, withheld = self.case.system, self._machine(self.case.system).ext.memory.withheld
         large = unlimited(system, (1,))
         least = Objective.parse(f"{MEMORY[0]}:min")
-        found = run(self._space(large), Front([self.objective, least]))
+        found = run(self._space(large), ParetoFront([self.objective, least]))
         steps = [
             Step(
                 capacity=float(least.value(need)) * self._margin(found.plan.row(i)) + withheld,
@@ -217,9 +217,9 @@ class Replanner:
         ]
         value, need = (self._of_own(name, large) for name in (self.case.statistic, MEMORY[0]))
         if math.isfinite(value):
-            own = Replanned(value=value, execution=all_fields(self.case.execution), kept=True)
+            original = Replanned(value=value, execution=all_fields(self.case.execution), kept=True)
             margin = self._margin(self.case.execution)
-            steps.append(Step(capacity=need * margin + withheld, best=own))
+            steps.append(Step(capacity=need * margin + withheld, best=original))
         return capacity_sweep(system.mem1.capacity, withheld, steps, self._score)
 
     def _margin(self, execution: Execution) -> float:
@@ -227,7 +227,7 @@ class Replanner:
         errors = errors_of(self.case.model, execution.preset, execution.zero_stage)
         return errors.capacity_ratio(self.least) if errors is not None and self.least > 0 else 1.0
 
-    def worth(self, felt: Iterable[Effect], idle: Iterable[Effect]) -> list[Effect]:
+    def to_replan(self, felt: Iterable[Effect], idle: Iterable[Effect]) -> list[Effect]:
         """Return the hardware effects to replan: effects on this plan, and parts that other plans may use more."""
         offloads = any(True in self.space.switches[name] for name in OFFLOADS)
         procs = self.case.execution.num_procs

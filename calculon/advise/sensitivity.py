@@ -10,7 +10,7 @@ from calculon.advise.sensitivity_of_case import (
     DAYS,
     TIME,
     Seen,
-    Terms,
+    SensitivityOptions,
     answer,
     estimate_named,
     run_sensitivity_with,
@@ -70,7 +70,7 @@ def sensitivity(
         <Sensitivity of total_time of megatron-1T on a100_80g: matrix.float16.tflops -0.85, mem1.GBps -0.08,
         networks[0].bandwidth -0.06>
     """
-    terms = Terms(spread, replan, against, against_system, seen or (lambda _: None))
+    terms = SensitivityOptions(spread, replan, against, against_system, seen or (lambda _: None))
     if campaign is not None:
         _check_edition(edition)
         name = run_figure(DAYS if of is None else of).name  # fail before planning starts

@@ -21,7 +21,7 @@ from calculon.advise.elasticities import (
 from calculon.advise.replanned import Replanned, Replanner, domain_sizes
 from calculon.advise.runs.run_case import Run, RunCase, check_known, run_figure
 from calculon.advise.runs.run_replanned import RunReplanner
-from calculon.advise.sensitivity_result import Searched, Sensitivity
+from calculon.advise.sensitivity_result import ReplannedPlans, Sensitivity
 from calculon.base.errors import Infeasible, Problem, SpecError
 from calculon.base.frozen import dataclass
 from calculon.base.records import Column
@@ -42,7 +42,7 @@ CALIBRATED = "calibrated"
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class SensitivityOptions:
     """Options of a sensitivity analysis; the attributes are arguments of :func:`calculon.sensitivity`."""
 
     spread: float | str = 0.25
@@ -69,10 +69,10 @@ def run_sensitivity(run: Run, name: str, **options: Any) -> Sensitivity:
 
     An unknown figure, such as money without a price, is an error, too.
     """
-    return run_sensitivity_with(run, name, Terms(**options))
+    return run_sensitivity_with(run, name, SensitivityOptions(**options))
 
 
-def run_sensitivity_with(run: Run, name: str, terms: Terms) -> Sensitivity:
+def run_sensitivity_with(run: Run, name: str, terms: SensitivityOptions) -> Sensitivity:
     """Return :func:`run_sensitivity` with options that were already read."""
     statistic = run_figure(name)
     check_known(run, statistic)
@@ -85,30 +85,30 @@ def largest(run: Run, names: Iterable[str], most: int = 3) -> dict[str, list[dic
 
     They cover hardware, prices, power and campaign; unknown figures are omitted.
     """
-    found, case = {}, RunCase(run, DAYS)
+    result, case = {}, RunCase(run, DAYS)
     for name in names:
         if run.figures[name] is None:
             continue
         figures = [one for one in case.figures.values() if kind_of(one) != USE]
         known = slopes(case.of(name), figures)
         first = sorted(known.items(), key=lambda pair: -abs(pair[1]))[:most]
-        found[name] = [{"path": path, "elasticity": e} for path, e in first if abs(e) > STEADY]
-    return found
+        result[name] = [{"path": path, "elasticity": e} for path, e in first if abs(e) > STEADY]
+    return result
 
 
-def answer(case: Case, preset: Preset, statistic: Column, terms: Terms) -> Sensitivity:
+def answer(case: Case, preset: Preset, statistic: Column, terms: SensitivityOptions) -> Sensitivity:
     """Return the complete sensitivity analysis of a case."""
     within = terms.within
     _check_calibrated(within, case.system)
     replanner = _replanner(case, preset) if terms.replan else None  # fails early if unsupported
-    found = _effects_on(case, preset, statistic, within)
+    result = _effects_on(case, preset, statistic, within)
     if replanner is not None:
-        found = replace(found, searched=_searched(case, found, replanner, terms.seen))
+        result = replace(result, searched=_searched(case, result, replanner, terms.seen))
     if terms.against is terms.against_system is None:
-        return found
-    rival = _rival(case, found, terms)
-    even = _even(case, found, rival)
-    return replace(found, rival=rival.words, compared=rival.compared, break_evens=even)
+        return result
+    rival = _rival(case, result, terms)
+    even = _even(case, result, rival)
+    return replace(result, rival=rival.words, compared=rival.compared, break_evens=even)
 
 
 def _effects_on(case: Case, preset: Preset, statistic: Column, within: Range) -> Sensitivity:
@@ -174,25 +174,25 @@ def _replanner(
 
 
 def _searched(
-    case: Case, found: Sensitivity, replanner: Replanner | RunReplanner, seen: Seen
-) -> Searched:
+    case: Case, analysis: Sensitivity, replanner: Replanner | RunReplanner, seen: Seen
+) -> ReplannedPlans:
     """Search the plan again on the changed machines."""
-    figures = replanner.worth(found.effects, found.idle)
+    figures = replanner.to_replan(analysis.effects, analysis.idle)
     sizes = domain_sizes(case.system, case.execution.num_procs)
     # Plus the unchanged machine and the capacity sweep.
     count = sum(end is not None for one in figures for end in (one.low, one.high)) + len(sizes) + 2
 
-    def at(path: str, value: float | None, own: float | None) -> Replanned | None:
+    def at(path: str, value: float | None, original: float | None) -> Replanned | None:
         if value is None:
             return None
-        best = replanner.with_figures({path: value}, own)
+        best = replanner.with_figures({path: value}, original)
         seen(count)
         return best
 
     changed = {one.figure.path: (one.low, one.high) for one in figures}
     ends_of = ({path: end} for path, ends in changed.items() for end in ends if end is not None)
-    replanner.foresee([*ends_of, *({path: size} for path, size in sizes)])
-    best = replanner.with_figures({}, found.value)
+    replanner.prefetch([*ends_of, *({path: size} for path, size in sizes)])
+    best = replanner.with_figures({}, analysis.value)
     assert best is not None  # the original plan is always a candidate
     seen(count)
     ends = {
@@ -207,34 +207,34 @@ def _searched(
         larger[size] = same, at(path, size, same)
     stairs = replanner.capacity_sweep()
     seen(count)
-    return Searched(now=best, ends=ends, sizes=larger, staircase=stairs)
+    return ReplannedPlans(now=best, ends=ends, sizes=larger, staircase=stairs)
 
 
-def _rival(case: Case, found: Sensitivity, terms: Terms) -> Alternative:
+def _rival(case: Case, analysis: Sensitivity, terms: SensitivityOptions) -> Alternative:
     """Return the alternative: another plan, or the plan of another machine, planned again if this one was.
 
     Raises:
         Infeasible: If the alternative cannot run.
     """
-    plan: Any = found.execution
+    plan: Any = analysis.execution
     mine = "this plan"
     if terms.against is not None:
         words = terms.against if isinstance(terms.against, str) else "the other plan"
-        other = estimate_named(words, found.model, terms.against, found.system)
+        other = estimate_named(words, analysis.model, terms.against, analysis.system)
         compared = f"{mine} against {words}"
         return Alternative(case.for_plan(other), words, compared, same_machine=True)
     machine = inputs.system(terms.against_system)
     compared = f"{mine} on both machines"
-    if found.searched is not None:
-        own = case.on(machine)
-        replanner = _replanner(case, found.preset, machine)
-        best = replanner.best(machine, own if math.isfinite(own) else None)
+    if analysis.searched is not None:
+        original = case.on(machine)
+        replanner = _replanner(case, analysis.preset, machine)
+        best = replanner.best(machine, original if math.isfinite(original) else None)
         if best is None:
             raise Infeasible("nothing", f"no plan fits on {machine.name}")
         plan = inputs.execution(best.execution)
-        mine += "" if found.searched.now.kept else ", which is not the best here,"
+        mine += "" if analysis.searched.now.kept else ", which is not the best here,"
         compared = f"{mine} against the best plan of {machine.name}"
-    other = estimate_named("", found.model, plan, machine)
+    other = estimate_named("", analysis.model, plan, machine)
     return Alternative(case.for_plan(other), machine.name, compared, same_machine=False)
 
 
@@ -256,11 +256,11 @@ def estimate_named(name: str, model: Any, execution: Any, system: Any, **terms: 
         raise Infeasible(error.reason, f"{text}. Hint: {WHY}", *sizes) from None
 
 
-def _even(case: Case, found: Sensitivity, rival: Alternative) -> tuple[BreakEven, ...]:
+def _even(case: Case, analysis: Sensitivity, rival: Alternative) -> tuple[BreakEven, ...]:
     """Return the break-even of each parameter with an effect on either plan."""
-    figures = {one.figure.path: one.figure for one in found.effects}
+    figures = {one.figure.path: one.figure for one in analysis.effects}
     if rival.same_machine:
-        now, others = effects(rival.case, found.within)
+        now, others = effects(rival.case, analysis.within)
         figures |= {one.figure.path: one.figure for one in others if one.matters(now)}
     return break_evens(case, rival, list(figures.values()), _weight)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from calculon.advise.break_even import BreakEven
 from calculon.advise.elasticities import STEADY, Effect, Range, Total, described
 from calculon.advise.replanned import CapacitySweep, Replanned
-from calculon.base.display import Tabular, columns_of, draw_result
+from calculon.base.display import WithMfu, columns_of, draw_result
 from calculon.base.frozen import dataclass
 from calculon.base.records import Column
 from calculon.campaign.assumed import assumed_defaults
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Searched:
+class ReplannedPlans:
     """Best plans on the changed machines.
 
     Attributes:
@@ -66,7 +66,7 @@ class Searched:
 
 
 @dataclass(frozen=True)
-class Sensitivity(Tabular):
+class Sensitivity(WithMfu[float | None]):
     """Sensitivity of a statistic of a plan to the figures of its machine.
 
     Attributes:
@@ -95,7 +95,7 @@ class Sensitivity(Tabular):
     effects: tuple[Effect, ...]
     idle: tuple[Effect, ...]
     total: Total | None
-    searched: Searched | None = None
+    searched: ReplannedPlans | None = None
     rival: str = ""
     compared: str = ""
     break_evens: tuple[BreakEven, ...] = field(default=())
@@ -118,10 +118,8 @@ class Sensitivity(Tabular):
         """Probability that the plan fits in tier-1 memory; None if unknown."""
         return self._estimate.stats.get(FITS)
 
-    @property
-    def mfu(self) -> float | None:
-        """Model FLOP utilisation of the plan, as :attr:`calculon.Estimate.mfu`."""
-        return self._estimate.mfu
+    def _statistic(self, name: str) -> float | None:
+        return self._estimate.stats.get(name)
 
     @cached_property
     def _by_path(self) -> dict[str, Effect]:
@@ -189,7 +187,7 @@ class Sensitivity(Tabular):
         asked: dict[str, Any] = {"execution": {"fields": self.execution.to_dict()}}
         if self.campaign is not None:
             asked["campaign"] = dict(self.campaign.document)
-        found: dict[str, Any] = {
+        result: dict[str, Any] = {
             QUESTION: question(self.model, self.system, edition, self.preset, **asked),
             "statistic": self.statistic.name,
             "help": self.statistic.help,
@@ -201,14 +199,14 @@ class Sensitivity(Tabular):
             "without_effect": self.without_effect,
         }
         if self.campaign is not None:
-            found["assumed"] = self.assumed
+            result["assumed"] = self.assumed
         if self.total is not None:
             names = ("stated", "lists", "sum", "together", "unstated")
-            found["sum_of_elasticities"] = {name: getattr(self.total, name) for name in names}
+            result["sum_of_elasticities"] = {name: getattr(self.total, name) for name in names}
         if self.searched is not None:
-            found["replanned"] = self.searched.to_dict()
+            result["replanned"] = self.searched.to_dict()
         if self.rival:
-            found["break_even"] = {
+            result["break_even"] = {
                 "with": self.rival,
                 "compared": self.compared,
                 "figures": [
@@ -221,7 +219,7 @@ class Sensitivity(Tabular):
                     for one in self.break_evens
                 ],
             }
-        return found
+        return result
 
     def table(self) -> dict[str, list[Any]]:
         """Return a row for each figure with an effect, the largest swing first.

@@ -8,6 +8,7 @@ from calculon.base.frozen import dataclass
 from calculon.declarations.spellings.plan_pairs import (
     ASKED,
     fields_of_words,
+    pairs_of,
     plan_fields,
     words_and_pairs,
 )
@@ -26,8 +27,8 @@ class StatedPlan:
     Attributes:
         fields: Its fields by name; None if it is in a file.
         file: Its file.
-        launch: What that is as a file of a launcher.
-        words: Its words of a question (``batch``, ``seq``, ...), whose fields depend on the model.
+        launch: Parsed launch file, if `file` is one.
+        words: Question words in the plan (``batch``, ``seq``, ...), whose fields depend on the model.
     """
 
     fields: Mapping[str, Any] | None = None
@@ -36,7 +37,7 @@ class StatedPlan:
     words: Mapping[str, str] = field(default_factory=dict)
 
     def of_model(self, seq_size: int) -> "StatedPlan":
-        """Return the plan with the fields that its words of a question say; `seq_size` is of the model."""
+        """Return the plan with its question words converted to fields, given the sequence length of the model."""
         if not self.words:
             return self
         said = fields_of_words(self.words, seq_size, OPTION)
@@ -62,6 +63,6 @@ def read_baseline(source: Source, num_procs: int | None = None) -> StatedPlan:
         text = str(source)
         if "=" not in text:
             return StatedPlan(file=text, launch=launch_in(text, num_procs))
-        words, given = words_and_pairs(text)
-        return StatedPlan(plan_fields(given, OPTION, ASKED), words=words)
-    return StatedPlan(plan_fields(given, OPTION))
+        given = pairs_of(text)
+    words, pairs = words_and_pairs(given)
+    return StatedPlan(plan_fields(pairs, OPTION, ASKED), words=words)

@@ -27,26 +27,26 @@ from calculon.search.objective import Objective
 from calculon.search.ranking import Best
 from calculon.search.search_result import SearchResult
 from calculon.search.space import Space, Values
-from calculon.search.within_risk import both, search_within_risk
+from calculon.search.within_risk import joined_conditions, search_within_risk
 
 BEST = Objective.parse("sample_rate")
 
 PRODUCTS = (16, 24, 32, 40, 48, 64, 80, 96, 128, 141, 180, 192, 256, 288)
 """Tier-1 memory sizes in GiB of processors on the market."""
 
-MOST_TIMES = 1024
+MAX_TIMES = 1024
 """Maximum factor by which the number of processors grows."""
 
 SECONDS = 5.0
 """CPU time after which no further fix is tried: large spaces take long."""
 
-MOST_SEARCHES = 6
+MAX_SEARCHES = 6
 """Maximum number of searches for one kind of fix."""
 
-MOST_ROWS = 4000
+MAX_ROWS = 4000
 """Maximum number of executions on which options are tried at once."""
 
-MOST_OPTIONS = 3
+MAX_OPTIONS = 3
 """Maximum number of options that are combined, and of fixes that are listed."""
 
 _ACTIVATIONS = ("activations", "checkpoints", "activation gradients")
@@ -64,9 +64,9 @@ class SpaceFix:
     Attributes:
         kind: ``memory`` (the least that is enough), ``product`` (memory that processors have), ``processors``,
             ``options``, ``freed``, ``sequence`` or ``batch``.
-        change: What is changed, by name: ``mem1`` and ``mem2`` (bytes of capacity), ``num_procs``, ``batch_size``, or
-            fields of an execution; a field that no longer is held at a value has None.
-        found: The fastest execution that fits then within the risk, or else the fastest, on the system that it fits on.
+        change: Changes by name: ``mem1`` and ``mem2`` (bytes of capacity), ``num_procs``, ``batch_size``, or fields of
+            an execution; None for a field that is no longer fixed.
+        found: Fastest execution within the accepted risk (or else the fastest of all), on the changed system.
     """
 
     kind: str
@@ -84,9 +84,9 @@ def space_fixes(
 ) -> tuple[SpaceFix, ...]:
     """Return the fixes of a space: settings first, sorted by time, and then other machines.
 
-    The kinds that the nearest infeasible executions ask for are tried. If executions fit, but are `unwanted` because
-    they do not meet the condition, only settings and more processors are. Plans have a `risk` of running out of memory
-    that is accepted, if there are such.
+    The nearest infeasible executions determine the kinds of fixes that are tried. If executions fit, but are `unwanted`
+    because they do not meet the condition, only settings and more processors are tried. Plans within the accepted
+    `risk` of running out of memory are preferred.
     """
     search = _SpaceFixSearch(space, nearest, where, risk)
     settings = [*search.freed()]
@@ -134,7 +134,9 @@ class _SpaceFixSearch:
 
     def _searched(self, space: Space, further: str | None) -> SearchResult:
         """Search for the fastest execution that also meets a further condition."""
-        text = both(None if self.where is None else self.where.expression.text, further)
+        text = joined_conditions(
+            None if self.where is None else self.where.expression.text, further
+        )
         runs = space.campaign is not None
         condition = None if text is None else Condition.parse(text, whole_runs=runs)
         return run(space, Best(BEST, 1, condition))
@@ -146,7 +148,7 @@ class _SpaceFixSearch:
         possible = ((value, space) for value, space in spaces if space.divides and space.units)
         fixes = (
             SpaceFix(kind=kind, change={name: value}, found=found)
-            for value, space in islice(possible, MOST_SEARCHES)
+            for value, space in islice(possible, MAX_SEARCHES)
             if (found := self.best(space))
         )
         yield from self._first_within_risk(fixes)
@@ -248,13 +250,13 @@ class _SpaceFixSearch:
         """
         space = self.space
         untried = memory_savers(space, activations=self._filled_by_activations)
-        for size in range(1, MOST_OPTIONS + 1):
+        for size in range(1, MAX_OPTIONS + 1):
             several = [dict(some) for some in combinations(untried, size)]
             # Two values of one option collapse in the mapping: such combinations are dropped.
             several = [values for values in several if len(values) == size]
             # Large spaces have many splits: evaluating all options on all of them would take
             # minutes.
-            if len(several) * len(space.units) * len(self.nearest) > MOST_ROWS:
+            if len(several) * len(space.units) * len(self.nearest) > MAX_ROWS:
                 return
             found = [(values, self._with_options(values)) for values in self._fitting(several)]
             fixes = [
@@ -285,7 +287,7 @@ class _SpaceFixSearch:
             times += np.where(tried.uncertain, np.nan, tried.time).tolist()
         order = [row for row in np.argsort(times, kind="stable") if np.isfinite(times[row])]
         first = dict.fromkeys(places[row % len(rows)] for row in order)
-        return [several[place] for place in first][:MOST_OPTIONS]
+        return [several[place] for place in first][:MAX_OPTIONS]
 
     def _on_splits(
         self, several: Sequence[Mapping[str, Any]]
@@ -331,9 +333,9 @@ class _SpaceFixSearch:
 
 def _multiples(count: int) -> list[int]:
     """Return the processor counts to try if more are needed."""
-    multiples = {count * 2**k for k in range(1, MOST_TIMES.bit_length())}
+    multiples = {count * 2**k for k in range(1, MAX_TIMES.bit_length())}
     # Powers of two help if an odd factor of the present count is what prevents a split.
-    powers = {2**k for k in range((count * MOST_TIMES).bit_length())}
+    powers = {2**k for k in range((count * MAX_TIMES).bit_length())}
     return sorted(multiples | {power for power in powers if power > count})
 
 

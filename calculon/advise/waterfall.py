@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 
 from calculon import inputs
-from calculon.advise.differences import Change, after, changes_between, with_followers
+from calculon.advise.differences import Change, apply_changes, changes_between, with_followers
 from calculon.advise.in_words import change_in_words
 from calculon.advise.nearest_infeasible import TIERS, unlimited
 from calculon.advise.variations import Fields
-from calculon.base.display import Tabular, columns_of, draw_result
+from calculon.base.display import WithMfu, columns_of, draw_result
 from calculon.base.errors import Problem, SpecError
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array
@@ -52,7 +52,7 @@ class Point:
         parts: The parts of it in seconds, by the names of their statistics.
         memory: Bytes that it needs of both tiers.
         over: Bytes by which each tier is too small; 0 where it suffices.
-        mfu: Model FLOP utilisation, as :attr:`calculon.Estimate.mfu`; not-a-number in edition ``sc23``.
+        mfu, mfu_causal: Model FLOP utilisation, with full and with causal attention; not-a-number in edition ``sc23``.
     """
 
     execution: Mapping[str, Any]
@@ -61,6 +61,7 @@ class Point:
     memory: tuple[float, float]
     over: tuple[float, float]
     mfu: float
+    mfu_causal: float
 
     @property
     def fits(self) -> bool:
@@ -120,7 +121,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Waterfall(Tabular):
+class Waterfall(WithMfu[Array]):
     """The way from one plan to another.
 
     Attributes:
@@ -154,10 +155,8 @@ class Waterfall(Tabular):
             "steps": [step.to_dict() for step in self.steps],
         }
 
-    @property
-    def mfu(self) -> Array:
-        """Model FLOP utilisation after each step; ``mine.mfu`` and ``best.mfu`` are those at both ends."""
-        return np.array([step.after.mfu for step in self.steps])
+    def _statistic(self, name: str) -> Array:
+        return np.array([getattr(step.after, name) for step in self.steps])
 
     def table(self) -> dict[str, list[Any]]:
         """Return a row for each ``change``: the ``seconds`` and ``bytes`` that it adds, and both after it.
@@ -289,7 +288,7 @@ class _Path:
         left = changes_between(self.mine, self.best)
         while left:
             options = self._next_changes(now, left)
-            table = self._evaluated([after(now, self.best, some) for some in options])
+            table = self._evaluated([apply_changes(now, self.best, some) for some in options])
             points = [self._point(table, row) for row in range(len(options))]
             fastest = min(range(len(options)), key=lambda row: points[row].seconds)
             some = options[fastest]
@@ -333,7 +332,7 @@ class _Path:
         """Return a mask of the sets of changes that break no rule."""
         if not options:
             return np.zeros(0, bool)
-        plan = Plan.from_records([after(now, self.best, some) for some in options])
+        plan = Plan.from_records([apply_changes(now, self.best, some) for some in options])
         legal: Array = check(self.model, self.system, plan) == 0
         return legal
 
@@ -351,8 +350,9 @@ class _Path:
             if name in table.names
         }
         seconds = float(table["total_time"][row]) * share
-        memory, mfu = (needed[0], needed[1]), float(table.mfu[row])
-        return Point(execution, seconds, parts, memory, (over[0], over[1]), mfu)
+        memory = needed[0], needed[1]
+        shares = float(table.mfu[row]), float(table.mfu_causal[row])
+        return Point(execution, seconds, parts, memory, (over[0], over[1]), *shares)
 
     def _share(self, execution: Fields) -> float:
         """Return the factor from a step to the unit of times."""

@@ -10,14 +10,14 @@ from calculon.advise.ablations import Ablation, ablations
 from calculon.advise.fixes import COLUMNS, Fix, FixSearch
 from calculon.advise.neighborhood import Neighborhood
 from calculon.advise.stage_needs import StageNeed, stage_needs
-from calculon.base.display import Tabular, columns_of
+from calculon.base.display import WithMfu, columns_of
 from calculon.base.frozen import dataclass
 from calculon.base.units import chance, gib
 from calculon.declarations.execution import Execution
 from calculon.declarations.model import Model
 from calculon.declarations.presets import Preset
 from calculon.declarations.result_records import QUESTION
-from calculon.declarations.statistics import FITS
+from calculon.declarations.statistics import FITS, RISK
 from calculon.editions import find_edition
 from calculon.editions.edition import Edition
 from calculon.estimate.argument_order import takes_either_order
@@ -27,9 +27,12 @@ from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.plan.rules.failures import Failure, failures
 
+_OF_REPLICAS = ("degrees_product", "batch_split", "microbatch_split")
+"""Rules about the number of replicas."""
+
 
 @dataclass(frozen=True)
-class Why(Tabular):
+class Why(WithMfu[float | None]):
     """Why an execution cannot run, or what it owes its time to.
 
     Attributes:
@@ -37,7 +40,8 @@ class Why(Tabular):
         preset: Preset that filled in the execution.
         failures: Every rule that it breaks, in the order of checking, after the unreadable fields.
         stages: Memory of every pipeline stage; empty if rules are broken.
-        proposals: Fixes of an execution that cannot run.
+        proposals: Fixes of an execution that cannot run. If it runs with more than the accepted risk of running out of
+            memory, changes that lower the risk to it.
         estimate: Estimate of an execution that runs.
         better: For an execution that runs, the change that saves most time, and the best pair of changes if it saves
             more.
@@ -113,13 +117,11 @@ class Why(Tabular):
             QUESTION: self.question,
         }
 
-    @property
-    def mfu(self) -> float | None:
-        """Model FLOP utilisation of an execution that runs, as :attr:`calculon.Estimate.mfu`; None if it cannot run."""
-        return None if self.estimate is None else self.estimate.mfu
+    def _statistic(self, name: str) -> float | None:
+        return None if self.estimate is None else self.estimate.stats.get(name)
 
     def table(self) -> dict[str, list[Any]]:
-        """Return a row for each proposal, or of an execution that runs for each better change.
+        """Return a row for each proposal; if there is none, for each better change of an execution that runs.
 
         ``changes`` and ``follows`` are mappings of fields to values, stated and derived, ``count`` is the number of
         changes. ``distance`` ranks them, ``longer`` is the share by which a sample takes longer, ``unusual`` lists what
@@ -168,15 +170,15 @@ def why(
     read = inputs.readable_execution(
         execution, edition=known, preset=preset, system=machine, model=shape
     )
-    whole, problems, unread = read.asked.execution, read.problems, read.unread
+    whole, problems, unread = read.resolved.execution, read.problems, read.unread
     broken = failures(shape, whole, machine)
-    if read.left_out:  # otherwise the same problem would be reported twice
-        broken = tuple(one for one in broken if one.reason != "degrees_product")
+    if read.left_out:  # rounded replicas, which nobody stated, would report the same problem again
+        broken = tuple(one for one in broken if one.reason not in _OF_REPLICAS)
     found = Why(
         model=shape,
         execution=whole,
         system=machine,
-        preset=read.asked.preset,
+        preset=read.resolved.preset,
         failures=(*(Failure.of(f"invalid_{p.field}", p) for p in problems), *broken),
         stages=() if broken or read.left_out else stage_needs(shape, whole, machine),
         unread=unread,
@@ -195,14 +197,17 @@ def why(
     return _improved(found, search, near)
 
 
-def _improved(found: Why, search: FixSearch, near: Neighborhood) -> Why:
+def _improved(analysis: Why, search: FixSearch, near: Neighborhood) -> Why:
     """Return the analysis of an execution that runs: estimate, better changes, and ablations."""
-    now = estimate(found.model, found.execution, found.system)
+    now = estimate(analysis.model, analysis.execution, analysis.system)
     step = now.stats["total_time"] or 0.0
+    risky = analysis.fits is not None and analysis.fits < 1 - RISK
+    safer = tuple(one for one in search.fixes() if not one.risky) if risky else ()
     return replace(
-        found,
+        analysis,
         estimate=now,
-        better=_compared(search.faster(step), step / found.execution.batch_size),
+        proposals=_compared(safer, step / analysis.execution.batch_size),
+        better=_compared(search.faster(step), step / analysis.execution.batch_size),
         contributions=ablations(near),
     )
 

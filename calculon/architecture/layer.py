@@ -116,14 +116,19 @@ class TensorOperator(NamedTuple):
 
 
 COLUMN_INPUT = TensorOperator((None, "all_reduce"), ("all_gather", "reduce_scatter"))
-"""Operator *f*, before column-parallel products: broadcasts their input, and sums its gradients over ranks.
+"""Operator *f*, before column-parallel products: the identity forward, an all-reduce of input gradients backward.
+
+With sequence parallelism it all-gathers the input, and reduce-scatters its gradients.
 
 Source: Shoeybi et al., *Megatron-LM*, arXiv 1909.08053, figure 3; split along the sequence: Korthikanti et al., arXiv
 2205.05198, section 4.2.2.
 """
 
 ROW_OUTPUT = TensorOperator(("all_reduce", None), ("reduce_scatter", "all_gather"))
-"""Operator *g*, after a row-parallel product: sums its partial outputs over ranks; source as of *f*."""
+"""Operator *g*, after a row-parallel product: an all-reduce of partial outputs forward, the identity backward.
+
+With sequence parallelism it reduce-scatters partial outputs, and all-gathers their gradients. Source: as for *f*.
+"""
 
 
 class Widths(NamedTuple):

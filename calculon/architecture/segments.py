@@ -329,9 +329,9 @@ def segments(model: Model) -> tuple[Segment, ...]:
 
 def kinds_of_block(model: Model) -> tuple[Segment, ...]:
     """Return the segments that are spread over the stages; their counts add up to ``num_blocks``."""
-    found = tuple(one for one in segments(model) if one.place == "spread")
-    assert sum(kind.count for kind in found) == model.num_blocks
-    return found
+    result = tuple(one for one in segments(model) if one.place == "spread")
+    assert sum(kind.count for kind in result) == model.num_blocks
+    return result
 
 
 @lru_cache(maxsize=256)

@@ -19,11 +19,11 @@ from calculon.editions.edition import Edition
 
 def _one_rank() -> dict[str, Array]:
     """Return degrees and networks of further axes for a single rank."""
-    found: dict[str, Array] = {}
+    result: dict[str, Array] = {}
     for axis in FURTHER_AXES:
-        found |= {axis.degree: np.ones(1), axis.network: np.zeros(1, np.int64)}
-        found |= {axis.inner: np.zeros(1)} if axis.inner else {}
-    return found
+        result |= {axis.degree: np.ones(1), axis.network: np.zeros(1, np.int64)}
+        result |= {axis.inner: np.zeros(1)} if axis.inner else {}
+    return result
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

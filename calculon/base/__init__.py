@@ -1,1 +1,1 @@
-"""Units, errors, arrays and records, which everything else is written with."""
+"""Foundations of all other packages: units, errors, arrays, and records of arrays."""

@@ -1,23 +1,23 @@
-"""Announcements of long computations, for whoever waits for them."""
+"""Progress announcements of long computations, for display on a terminal."""
 
 import contextlib
 from collections.abc import Callable, Iterator
 
 Listener = Callable[[str], None]
-"""Function that is called with a few words on each computation that begins."""
+"""Callback that receives a short description of each computation when it begins."""
 
 _listeners: list[Listener] = []
 
 
 def announce(words: str) -> None:
-    """Tell the listener, if there is one, what is computed now: ``announce("searching 64 processors")``."""
+    """Report the current computation to the listener, if any: ``announce("searching 64 processors")``."""
     if _listeners:
         _listeners[-1](words)
 
 
 @contextlib.contextmanager
 def listening(listener: Listener) -> Iterator[None]:
-    """Let a function hear what is announced.
+    """Register a listener for announcements within a ``with`` block.
 
     >>> heard = []
     >>> with listening(heard.append):

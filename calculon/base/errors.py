@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 from calculon.base.frozen import dataclass
 
-MOST_PROBLEMS = 20
+MAX_PROBLEMS = 20
 """Maximum number of problems of one input in a message; further ones are counted."""
 
 _LONGEST_LINE, _LONGEST_NAME = 4_000, 200  # characters
-_LEAST_PART, _MOST_NEAR = 3, 3  # letters of a part of a name, and names that have it
+_MIN_PART, _MAX_NEAR = 3, 3  # letters of a part of a name, and names that have it
 
 REASONS = {
     "network_size": "a network joins too few processors for its group",
@@ -40,8 +40,8 @@ REASONS = {
     "dualpipe_even": "DualPipe has an even number of stages and of microbatches",
     "dualpipe_filled": "too few microbatches for a pipeline that runs both ways",
     "framework_schedule": "the framework of the preset cannot run it",
-    "mem1_capacity": "tier-1 memory is too small",
-    "mem2_capacity": "tier-2 memory is too small",
+    "mem1_capacity": "memory is too small",
+    "mem2_capacity": "host memory is too small",
 }
 """Descriptions of the reasons for which executions of a search cannot run."""
 
@@ -88,8 +88,8 @@ class SpecError(CalculonError, ValueError):
     def __init__(self, file: str, problems: Sequence[Problem] | Problem):
         self.file = file
         self.problems = (problems,) if isinstance(problems, Problem) else tuple(problems)
-        lines = [_line(f"{file}: {problem}") for problem in self.problems[:MOST_PROBLEMS]]
-        if (more := len(self.problems) - MOST_PROBLEMS) > 0:
+        lines = [_line(f"{file}: {problem}") for problem in self.problems[:MAX_PROBLEMS]]
+        if (more := len(self.problems) - MAX_PROBLEMS) > 0:
             lines.append(_line(f"{file}: and {more:,} more"))
         super().__init__("\n".join(lines))
 
@@ -148,7 +148,7 @@ def in_words(reason: str) -> str:
     """Return the description of the reason that executions cannot run; an unknown identifier is returned unchanged.
 
     >>> in_words("mem1_capacity")
-    'tier-1 memory is too small'
+    'memory is too small'
     """
     return REASONS.get(reason, reason)
 
@@ -167,22 +167,27 @@ def nearest(name: str, known: Sequence[str]) -> str:
     >>> nearest("mem", ["total_time", "proc_mem_tier1_cap_req", "proc_mem_tier2_cap_req"])
     "did you mean 'proc_mem_tier1_cap_req' or 'proc_mem_tier2_cap_req'?"
     """
-    from difflib import get_close_matches  # imported only for a message
-
-    # Matching takes quadratic time: a hostile name must not stall the message.
-    if len(name) > _LONGEST_NAME:
-        return ""
-    matches = get_close_matches(name, known, n=1, cutoff=0.6) or _with_part(name, known)
+    matches = nearest_names(name, known)
     *some, last = (f"'{one}'" for one in matches or [""])
     listed = f"{', '.join(some)} or {last}" if some else last
     return f"did you mean {listed}?" if matches else ""
 
 
+def nearest_names(name: str, known: Sequence[str]) -> list[str]:
+    """Return the most similar known name, or names that contain a word starting with `name`; empty without any."""
+    from difflib import get_close_matches  # imported only for a message
+
+    # Matching takes quadratic time: a hostile name must not stall the message.
+    if len(name) > _LONGEST_NAME:
+        return []
+    return get_close_matches(name, known, n=1, cutoff=0.6) or _with_part(name, known)
+
+
 def _with_part(name: str, known: Sequence[str]) -> list[str]:
     """Return a few names with a word that starts with a text of several letters, shortest first."""
-    if len(name) < _LEAST_PART:
+    if len(name) < _MIN_PART:
         return []
     import re
 
     words = re.compile(rf"(?<![a-z]){re.escape(name)}", re.IGNORECASE)
-    return sorted((one for one in known if words.search(one)), key=len)[:_MOST_NEAR]
+    return sorted((one for one in known if words.search(one)), key=len)[:_MAX_NEAR]

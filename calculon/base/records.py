@@ -136,9 +136,9 @@ def _columns(cls: type, path: tuple[str, ...], name: str, words: str) -> Iterato
 @cache
 def column(cls: type, name: str) -> Column:
     """Return the column of this name; raise KeyError if there is none."""
-    for found in columns(cls):
-        if found.name == name:
-            return found
+    for result in columns(cls):
+        if result.name == name:
+            return result
     raise KeyError(name)
 
 
@@ -179,9 +179,9 @@ class _View:
     def __getattr__(self, name: str) -> Any:
         values = [getattr(one, name) for one in self._records]
         arrays = isinstance(values[0], np.ndarray)
-        found: Any = self._function(*values) if arrays else _View(values, self._function)
-        setattr(self, name, found)  # later reads bypass __getattr__
-        return found
+        result: Any = self._function(*values) if arrays else _View(values, self._function)
+        setattr(self, name, result)  # later reads bypass __getattr__
+        return result
 
 
 def view(one: R, function: Callable[[Array], Array]) -> R:

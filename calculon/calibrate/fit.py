@@ -10,7 +10,7 @@ import numpy as np
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array
 from calculon.calibrate.fit_result import Calibration, Fitted, Measurements, copied
-from calculon.calibrate.networks import LEAST_SIZES
+from calculon.calibrate.networks import MIN_SIZES
 from calculon.calibrate.parts import (
     Fit,
     fit_part,
@@ -140,7 +140,7 @@ def _used(measurements: Sequence[Measurements], above: float) -> tuple[list[Row]
         notes.append(f"{len(small):,} rows of at most {above:,.0f} bytes are left out: --above")
         rows = [row for row in rows if not 0 < row.message <= above]
         if not rows:
-            raise too_few(small[0].file, "bytes", 0, LEAST_SIZES, f"rows above {above:,.0f} bytes")
+            raise too_few(small[0].file, "bytes", 0, MIN_SIZES, f"rows above {above:,.0f} bytes")
     return rows, notes
 
 

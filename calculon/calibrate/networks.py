@@ -80,10 +80,10 @@ def fit_line(sizes: Array, seconds: Array, least_slope: float, *, ramp: bool = F
     return Line(*(found.x / scale).tolist())
 
 
-LEAST_SIZES = 3
+MIN_SIZES = 3
 """Distinct sizes that every fit needs."""
 
-LEAST_SPAN = 16.0
+MIN_SPAN = 16.0
 """Ratio of the largest to the smallest size that separates latency from bandwidth."""
 
 
@@ -112,14 +112,14 @@ def fit_network(
     sizes, seconds = (
         np.array([getattr(row, name) for row in rows]) for name in ("size", "seconds")
     )
-    if (span := sizes.max() / sizes.min()) < LEAST_SPAN:
+    if (span := sizes.max() / sizes.min()) < MIN_SPAN:
         why = "as the ratio of the largest to the smallest size, to separate latency from bandwidth"
-        raise too_few(file, part, rounded(span, 3), LEAST_SPAN, why)
+        raise too_few(file, part, rounded(span, 3), MIN_SPAN, why)
     slow = disturbed(sizes, seconds)
     sizes, seconds = sizes[~slow], seconds[~slow]
     distinct = len(np.unique(sizes))
-    if distinct < LEAST_SIZES:
-        raise too_few(file, part, distinct, LEAST_SIZES, "different sizes whose times rise, to fit")
+    if distinct < MIN_SIZES:
+        raise too_few(file, part, distinct, MIN_SIZES, "different sizes whose times rise, to fit")
     line = (fit_link if ramp else fit_line)(sizes, seconds, 1 / peak)
     efficiency = min(1.0, rounded(1 / (line.slope * peak), 6))
     values = {"efficiency": efficiency, "latency": rounded(line.latency, 6)}
@@ -147,14 +147,14 @@ def disturbed(sizes: Array, seconds: Array) -> Array:
 
     No time that rises with the size explains such a row: something disturbed the measurement.
     """
-    found = np.zeros(len(sizes), bool)
+    result = np.zeros(len(sizes), bool)
     # Two larger messages must be faster, not one: a single fast outlier must not exclude every smaller message.
     fastest = [np.inf, np.inf]  # the two shortest times of larger messages
     order = np.argsort(-sizes)
     for rows in np.split(order, np.flatnonzero(np.diff(sizes[order])) + 1):
-        found[rows] = fastest[1] * (1 + LONGER) < seconds[rows]
+        result[rows] = fastest[1] * (1 + LONGER) < seconds[rows]
         fastest = sorted([*fastest, *seconds[rows].tolist()])[:2]
-    return found
+    return result
 
 
 def _chosen_form(distinct: int, span: float, ramp: bool) -> str:

@@ -8,10 +8,10 @@ import numpy as np
 
 from calculon.base.units import GIGA, MEGA, Array
 from calculon.calibrate.fit_result import Fitted, Measurements
-from calculon.calibrate.networks import LEAST_SIZES, fit_network, write_network
+from calculon.calibrate.networks import MIN_SIZES, fit_network, write_network
 from calculon.calibrate.readers import Row, too_few
 from calculon.calibrate.shapes import PART, fit_shapes, product_times
-from calculon.calibrate.steps import MOST_STEPS, fit_steps
+from calculon.calibrate.steps import MAX_STEPS, fit_steps
 from calculon.declarations.decode import SpecWarning, decode
 from calculon.hardware.processor import Engine, Memory
 from calculon.hardware.residuals import TRAINING
@@ -118,15 +118,15 @@ def fit_part(
         return fit_shapes(system, part, rows, multiprocessors)
     sizes = np.array([row.size for row in rows])
     distinct = len(np.unique(sizes))
-    if distinct < LEAST_SIZES:
-        raise too_few(rows[0].file, part, distinct, LEAST_SIZES, "different sizes to fit")
+    if distinct < MIN_SIZES:
+        raise too_few(rows[0].file, part, distinct, MIN_SIZES, "different sizes to fit")
     peak = peak_of(system, part)
     if part.startswith("networks"):
         return fit_network(rows, peak, ramp=ramp)
     seconds = np.array([row.seconds for row in rows])
     scale, key = (MEGA, "MB_efficiency") if part.startswith("mem") else (GIGA, "gflops_efficiency")
     # Each step of the curve should rest on at least two distinct sizes.
-    steps = fit_steps(sizes / scale, sizes / seconds / peak, min(MOST_STEPS, (distinct + 1) // 2))
+    steps = fit_steps(sizes / scale, sizes / seconds / peak, min(MAX_STEPS, (distinct + 1) // 2))
     return {key: steps.pairs}, np.zeros(len(rows), dtype=bool), []
 
 

@@ -393,7 +393,7 @@ def check_units(rows: Sequence[Row], peak: float, unit: str) -> None:
             found = f"{row.seconds:g} s, which is {rate}"
             hint = f"{_WANTED[row.column][0]}, and bytes of the full array; is this the right base system?"
             if row.part.startswith("networks"):
-                hint += " A ring over whole nodes has the bandwidth of all ports of a node."
+                hint += " A ring over whole nodes uses the bandwidth of all ports of a node."
             raise row.refuse(row.column, wanted, found, hint)
     best = max(rows, key=lambda row: row.size / row.seconds)
     share = best.size / best.seconds / peak

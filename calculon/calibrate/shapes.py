@@ -14,7 +14,7 @@ from calculon.calibrate.solve import Unknown, solve
 from calculon.calibrate.steps import rounded
 from calculon.declarations.named_values import MATMUL_BYTES
 from calculon.hardware.curve import Curve
-from calculon.hardware.kernels.laws import LEAST_RESULT, Gemm, Processor, alignment
+from calculon.hardware.kernels.laws import MIN_RESULT, Gemm, Processor, alignment
 from calculon.hardware.system import System
 
 PART = "ext.gemm."
@@ -58,7 +58,7 @@ class Products:
         """Return the products of measured rows."""
         m, n, k = np.array([row.shape for row in rows], dtype=float).T
         width = MATMUL_BYTES[matmul_type]
-        moved = width * k * (m + n) + max(width, LEAST_RESULT) * m * n
+        moved = width * k * (m + n) + max(width, MIN_RESULT) * m * n
         least = np.maximum(system.mem1.time(moved), system.ext.launch.kernel)
         peak = system.product_engine(matmul_type).peak
         on = Processor(peak, system.mem1.bandwidth, width)

@@ -113,14 +113,14 @@ def solve(predict: Predict, seconds: Array, unknowns: Sequence[Unknown]) -> Solu
         return tuple(one.value(x) for one, x in zip(unknowns, at.tolist(), strict=True))
 
     def errors(at: Array) -> Array:
-        found: Array = np.log(predict(values(at)) / seconds)
-        return found
+        result: Array = np.log(predict(values(at)) / seconds)
+        return result
 
     def slopes(at: Array) -> Array:
         # A step up would leave the bounds near the upper one.
         step = np.where(at + _STEP <= high, _STEP, -_STEP)
-        found: Array = approx_fprime(at, errors, step).reshape(len(seconds), -1)
-        return found
+        result: Array = approx_fprime(at, errors, step).reshape(len(seconds), -1)
+        return result
 
     fit = partial(least_squares, errors, jac=slopes, bounds=(low, high), **_OPTIONS)
     combinations = product(*(map(one.inside, one.starts) for one in unknowns))
@@ -128,7 +128,7 @@ def solve(predict: Predict, seconds: Array, unknowns: Sequence[Unknown]) -> Solu
     # Ranking the starts costs one evaluation each, descending from one costs dozens.
     if len(starts) > FROM:
         starts.sort(key=lambda at: float(huber(HUBER, errors(at)).sum()))
-    best = min((fit(at) for at in starts[:FROM]), key=lambda found: float(found.cost))
+    best = min((fit(at) for at in starts[:FROM]), key=lambda result: float(result.cost))
     return Solution(values(best.x), slopes(best.x))
 
 

@@ -6,7 +6,7 @@ from scipy.optimize import isotonic_regression
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array
 
-MOST_STEPS = 6
+MAX_STEPS = 6
 _SAME = 1e-12
 
 
@@ -67,7 +67,7 @@ def _traced(begins: list[list[int]], n: int) -> list[int]:
     return starts[::-1]
 
 
-def fit_steps(sizes: Array, efficiencies: Array, most: int = MOST_STEPS) -> Steps:
+def fit_steps(sizes: Array, efficiencies: Array, most: int = MAX_STEPS) -> Steps:
     """Return the rising step curve with at most `most` steps that is nearest to the efficiencies, by relative error.
 
     Isotonic regression first gives the nearest rising curve, and the best partition of its pools gives the steps. Every

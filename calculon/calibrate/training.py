@@ -272,9 +272,9 @@ class _Fit:
                 wanted = f"a parameter that the steps depend on, not {one.name}"
                 raise SpecError("--fit", Problem("", wanted, why))
 
-    def check_determined(self, found: Solution) -> None:
+    def check_determined(self, solution: Solution) -> None:
         """Refuse parameters that the fitted rows do not determine."""
-        if undetermined := found.undetermined([one.name for one in self.factors]):
+        if undetermined := solution.undetermined([one.name for one in self.factors]):
             task, why = undetermined
             hint = "fit fewer parameters, or add steps that they affect differently; efficiencies are capped at 1"
             raise SpecError("--fit", Problem("", f"steps that {task}", why, hint))

@@ -75,8 +75,8 @@ class PowerDraw:
     def words(self) -> str:
         """Data sheet or measurement, and the assumptions, on one line."""
         what = "TDP" if self.estimate else "measured"
-        told = [f"{what}, {self.source}" if self.source else what, self.date]
-        known = ", ".join(one for one in told if one)
+        parts = [f"{what}, {self.source}" if self.source else what, self.date]
+        known = ", ".join(one for one in parts if one)
         guessed = "; ".join(ASSUMED[one] for one in self.assumed)
         return f"{known}; assumptions: {guessed}" if guessed else known
 

@@ -48,10 +48,10 @@ def ratio(amount: Values, per: Values) -> Array:
 
 def _series(x: Array, first: int, step: int = 1) -> Array:
     """Return Σ x^k / (first + k step)! for small x."""
-    found = np.zeros_like(x)
+    result = np.zeros_like(x)
     for k in range(_TERMS, -1, -1):
-        found = found * x + 1.0 / math.factorial(first + k * step)
-    return found
+        result = result * x + 1.0 / math.factorial(first + k * step)
+    return result
 
 
 def growth(x: Values) -> Array:

@@ -157,10 +157,10 @@ class BatchGoal:
         if problem is not None:
             problems.append(problem)
             return cls("1")
-        found = cls(str(raw))
+        result = cls(str(raw))
         # the sequence length is not known yet: a length of 1 checks the spelling only
-        _read(lambda: found.sequences(1), path, problems)
-        return found
+        _read(lambda: result.sequences(1), path, problems)
+        return result
 
     @classmethod
     def schema(cls) -> dict[str, Any]:

@@ -27,15 +27,15 @@ def launched_fields(launch: "Launch") -> dict[str, Any]:
     request (Megatron-LM ``--async-save``, torchtitan ``checkpoint.async_mode``).
     """
     said = launch.campaign
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     if tokens := said.get("tokens"):
-        found["tokens"] = tokens
+        result["tokens"] = tokens
     if interval := said.get("save_interval"):
-        found["checkpoints.interval_steps"] = interval
-        found["checkpoints.mode"] = "async" if said.get("async_save") else "sync"
+        result["checkpoints.interval_steps"] = interval
+        result["checkpoints.mode"] = "async" if said.get("async_save") else "sync"
     if (ramp := _ramp(said, int(launch.execution.get("seq_length") or 0))) is not None:
-        found["batch_ramp"] = ramp
-    return found
+        result["batch_ramp"] = ramp
+    return result
 
 
 def _ramp(said: Mapping[str, Any], seq_length: int) -> Any:

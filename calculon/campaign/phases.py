@@ -30,8 +30,8 @@ class StatedDocument:
     @property
     def raw(self) -> str | dict[str, Any]:
         """The document."""
-        found: str | dict[str, Any] = json.loads(self.text)
-        return found
+        result: str | dict[str, Any] = json.loads(self.text)
+        return result
 
 
 # Rollouts: the responses that a step of reinforcement learning generates before it trains on them.
@@ -150,29 +150,29 @@ class PhaseExecution(StatedDocument):
 def _option_problems(raw: Mapping[Any, Any], path: str) -> list[Problem]:
     """Return the problems of a search and its options."""
     options = raw[SEARCH]
-    found = [
+    result = [
         Problem(f"{path}.{key}", f"no other fields next to {SEARCH}", shown(key))
         for key in raw
         if key != SEARCH
     ]
     if options is None:
-        return found
+        return result
     if not isinstance(options, Mapping):
         wanted = f"an object with options: {', '.join(OPTIONS)}"
-        return [*found, Problem(f"{path}.{SEARCH}", wanted, shown(options))]
+        return [*result, Problem(f"{path}.{SEARCH}", wanted, shown(options))]
     for key, value in options.items():
         place = f"{path}.{SEARCH}.{key}"
         if key not in OPTIONS:
             hint = nearest(str(key), OPTIONS)
             wanted = f"one of the options {', '.join(OPTIONS)}"
-            found.append(Problem(place, wanted, shown(str(key)), hint))
+            result.append(Problem(place, wanted, shown(str(key)), hint))
         elif key == "preset" and not isinstance(value, str):
-            found.append(Problem(place, "the name of a preset, or its file", shown(value)))
+            result.append(Problem(place, "the name of a preset, or its file", shown(value)))
         elif key != "preset" and not isinstance(value, Mapping):
-            found.append(Problem(place, "an object with fields of executions", shown(value)))
+            result.append(Problem(place, "an object with fields of executions", shown(value)))
         elif key != "preset":
             hint = "batch and seq_size of a phase state them"
             wanted = f"fields other than {' and '.join(OF_PHASES)}"
             stated = [one for one in OF_PHASES if one in value]
-            found += [Problem(f"{place}.{one}", wanted, one, hint) for one in stated]
-    return found
+            result += [Problem(f"{place}.{one}", wanted, one, hint) for one in stated]
+    return result

@@ -134,9 +134,9 @@ class Carbon(float):
     @classmethod
     def of(cls, grid: Grid) -> "Carbon":
         """Return the carbon intensity of a grid."""
-        found = cls(grid.g_co2_per_kwh)
-        found.grid = grid
-        return found
+        result = cls(grid.g_co2_per_kwh)
+        result.grid = grid
+        return result
 
     @classmethod
     def decode(cls, raw: object, path: str, problems: list[Problem], scale: float) -> "Carbon":

@@ -10,7 +10,7 @@ from calculon.declarations.decode import decode_part
 from calculon.declarations.fields import declare, shown
 from calculon.declarations.schema import part_schema
 
-MOST_BATCHES = 1000
+MAX_BATCHES = 1000
 """Maximum number of batches in a linear ramp; published ramps have fewer than a hundred."""
 
 
@@ -90,9 +90,9 @@ class BatchRamp:
             wanted = f"at most {final:,}, the batch of the execution"
             raise SpecError("campaign", Problem(f"{path}.start", wanted, f"{ramp.start:,}"))
         batches = range(ramp.start, final, ramp.step)
-        if len(batches) > MOST_BATCHES:
-            least = -(-(final - ramp.start) // MOST_BATCHES)
-            wanted = f"at least {least:,}, for {MOST_BATCHES:,} batches at most"
+        if len(batches) > MAX_BATCHES:
+            least = -(-(final - ramp.start) // MAX_BATCHES)
+            wanted = f"at least {least:,}, for {MAX_BATCHES:,} batches at most"
             raise SpecError("campaign", Problem(f"{path}.step", wanted, f"{ramp.step:,}"))
         # a ramp that begins at the final batch has no steps
         tokens = ramp.tokens.of(parameters) if batches else 0.0

@@ -82,9 +82,9 @@ def _about(raw: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, str]
 
 def _value(raw: Any, path: str) -> Any:
     """Return the value at a path of a document; None if it is absent."""
-    found = raw
+    result = raw
     for step in steps_of(path):
-        if absent(found, step, ""):
+        if absent(result, step, ""):
             return None
-        found = found[step]
-    return found
+        result = result[step]
+    return result

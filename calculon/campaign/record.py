@@ -377,7 +377,7 @@ class Campaign:
     @property
     def defaults(self) -> list[tuple[str, Any, str, str]]:
         """Defaults in use that have a source: path, value in the unit of the field, unit, source."""
-        found = []
+        result = []
         stated = self.stated
         for name in PARTS:
             part: Any = getattr(self, name)
@@ -387,5 +387,5 @@ class Campaign:
                 if declared.source and path not in stated:
                     value = getattr(part, one.name)
                     value = value if isinstance(value, str) else value / declared.scale
-                    found.append((path, value, declared.unit, declared.source))
-        return found
+                    result.append((path, value, declared.unit, declared.source))
+        return result

@@ -104,21 +104,21 @@ def whole_runs(
 # Length of a run in tokens.
 
 
-def tokens_of_run(asked: Campaign, parameters: float, tokens_per_step: int) -> float:
+def tokens_of_run(requested: Campaign, parameters: float, tokens_per_step: int) -> float:
     """Return the tokens of a run; 0 if its phases state their own.
 
     Raises:
         SpecError: If neither the run nor a phase states a length.
         Infeasible: For a loss that a model of this size never reaches.
     """
-    if asked.tokens is not None:
-        return asked.tokens.of(parameters)
-    if asked.loss is not None:
-        return tokens_of_loss(asked.loss, parameters)[COUNTS.name]
-    if asked.steps is not None:
-        return float(asked.steps * tokens_per_step)
-    if not asked.phases:
+    if requested.tokens is not None:
+        return requested.tokens.of(parameters)
+    if requested.loss is not None:
+        return tokens_of_loss(requested.loss, parameters)[COUNTS.name]
+    if requested.steps is not None:
+        return float(requested.steps * tokens_per_step)
+    if not requested.phases:
         wanted = "the length of the run: tokens, steps or loss"
         hint = "add --tokens 15T, or tokens: 15T to the campaign"
-        raise SpecError(asked.name, Problem("tokens", wanted, "nothing", hint))
+        raise SpecError(requested.name, Problem("tokens", wanted, "nothing", hint))
     return 0.0

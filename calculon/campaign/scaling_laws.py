@@ -108,12 +108,12 @@ def tokens_of_loss(loss: float, parameters: float) -> dict[str, float]:
     Raises:
         Infeasible: If the loss is never reached by the law in use, :data:`COUNTS`.
     """
-    found = {name: float(law.tokens(parameters, loss)) for name, law in LAWS.items()}
-    if math.isfinite(found[COUNTS.name]):
-        return found
+    result = {name: float(law.tokens(parameters, loss)) for name, law in LAWS.items()}
+    if math.isfinite(result[COUNTS.name]):
+        return result
     others = (
         f"; {scaled(tokens)} tokens would reach it according to {LAWS[name].source}"
-        for name, tokens in found.items()
+        for name, tokens in result.items()
         if math.isfinite(tokens)
     )
     # below the irreducible loss no model helps; above it a larger model would, and the message differs

@@ -136,8 +136,8 @@ def cheapest_spares(in_repair: Values, num_nodes: Values) -> Array:
 
     def paid(spares: Array) -> Array:
         with ignore_float_errors():
-            found: Array = (nodes + spares) / (1.0 - share_of_time_waiting(mean, spares))
-        return found
+            result: Array = (nodes + spares) / (1.0 - share_of_time_waiting(mean, spares))
+        return result
 
     low = np.full(mean.shape, -1.0)
     high = np.ceil(mean + 40.0 * np.sqrt(mean) + 40.0)

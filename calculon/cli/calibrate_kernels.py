@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from calculon.base.errors import Problem, SpecError
 from calculon.cli.options import STDOUT, Log, check_inputs, check_outputs
 from calculon.cli.pictures import check_picture
-from calculon.cli.streams import tell
+from calculon.cli.streams import print_stderr
 from calculon.declarations import catalog
 from calculon.declarations.files import indented, write_json
 from calculon.render.text_tables import Column, Table
@@ -78,7 +78,7 @@ def write_fit(
     if arguments.output == STDOUT:
         log(indented(document))  # standard output stays valid JSON; residuals go to stderr
         if not log.quiet:
-            tell(residuals.written("markdown"))
+            print_stderr(residuals.written("markdown"))
         return
     write_json(arguments.output, document, for_people=True)
     if arguments.format == "text":

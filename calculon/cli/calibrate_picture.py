@@ -11,9 +11,9 @@ from calculon.render.chart import Panel
 from calculon.render.matplotlib_charts import draw
 
 
-def save(found: Calibration, system: str, output: str) -> None:
+def save(calibration: Calibration, system: str, output: str) -> None:
     """Draw the calibrated parts of a system into a file."""
-    chart = calibration_chart(system, [panel(part) for part in found.parts])
+    chart = calibration_chart(system, [panel(part) for part in calibration.parts])
     canvas.save(draw(chart), output)
 
 

@@ -13,9 +13,7 @@ if TYPE_CHECKING:
     from calculon.campaign.record import Campaign
 
 OPTIONS = (
-    Option(
-        "--tokens", "tokens", "N", "tokens of the run (15T), or for each parameter (chinchilla)"
-    ),
+    Option("--tokens", "tokens", "N", "tokens of the run (15T), or per parameter (chinchilla)"),
     Option("--loss", "loss", "L", "loss to reach, instead of tokens"),
     Option("--steps", "steps", "N", "steps of the run, instead of tokens"),
     Option(

@@ -104,8 +104,8 @@ def leaves(kind: str, document: object) -> Table:
     rows = []
     for path, value in _walk(document, ""):
         row = next((row for pattern, row in patterns if pattern.fullmatch(path)), {})
-        told = {key: row.get(key, "") for key in ("unit", "description")}
-        rows.append({"field": path, "value": value, **told})
+        field_info = {key: row.get(key, "") for key in ("unit", "description")}
+        rows.append({"field": path, "value": value, **field_info})
     return describe._listed(("field", "unit", "description", "value"), rows)
 
 
@@ -144,8 +144,8 @@ def _together(leaves: Iterator[tuple[str, object]]) -> Iterator[tuple[str, objec
     """Yield leaves; the constants of one kernel rate or one network operation are joined into one leaf."""
     for above, some in groupby(leaves, key=lambda leaf: leaf[0].rpartition(".")[0]):
         if _RATES.match(above):
-            told = [(path.rpartition(".")[2], value) for path, value in some]
-            yield above, ", ".join(f"{key} {value}" for key, value in told)
+            constants = [(path.rpartition(".")[2], value) for path, value in some]
+            yield above, ", ".join(f"{key} {value}" for key, value in constants)
         else:
             yield from some
 

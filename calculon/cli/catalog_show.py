@@ -18,6 +18,7 @@ from calculon.declarations import catalog
 from calculon.declarations.files import json_text, read_document
 from calculon.declarations.overlay import BASE
 from calculon.declarations.spellings.catalog_words import aliases
+from calculon.declarations.statistics import MEMORIES
 from calculon.documents.catalog_tables import family_of, model_family, rate
 from calculon.inputs import model
 from calculon.render.document import Block, Document
@@ -97,8 +98,8 @@ def _heading(kind: str, name: str, facts: Mapping[str, Any]) -> Iterator[str]:
     if not facts["family"] and kind == "system":
         yield "origin: the published Calculon 0.1.0, unchanged; it states no sources"
     if facts["aliases"]:
-        told = (f"{one} ({why})" if why else one for one, why in facts["aliases"].items())
-        yield f"also called: {', '.join(told)}"
+        names = (f"{one} ({why})" if why else one for one, why in facts["aliases"].items())
+        yield f"also called: {', '.join(names)}"
     if "overlay_of" in facts:
         yield f"overlay of: {facts['overlay_of']}; changes {', '.join(facts['changes'])}"
     for key in ("published_parameters", "source", "note"):
@@ -117,8 +118,10 @@ def _shape(document: Mapping[str, Any]) -> Iterator[dict[str, str]]:
 
 def _figures(document: Mapping[str, Any], levels: Levels) -> Iterator[dict[str, str]]:
     """Yield the figures of a system with value and source; data types with equal values share a row."""
-    told = [(figure, (value, _origin(path, levels))) for path, figure, value in _values(document)]
-    for (value, source), some in groupby(told, key=lambda one: one[1]):
+    figures = [
+        (figure, (value, _origin(path, levels))) for path, figure, value in _values(document)
+    ]
+    for (value, source), some in groupby(figures, key=lambda one: one[1]):
         first, *others = (figure for figure, _ in some)
         names = (one.removeprefix("matrix ").removeprefix("vector ") for one in others)
         yield {"figure": ", ".join((first, *names)), "value": value, "source": source}
@@ -148,7 +151,7 @@ def _values(document: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
         for datatype, engine in engines.items():
             path = f"{part}.{datatype}.tflops"
             yield path, f"{unit} {datatype}", f"{rate(engine['tflops'])} TFLOP/s"
-    for tier, memory in (("memory", "mem1"), ("tier 2", "mem2")):
+    for tier, memory in zip(MEMORIES, ("mem1", "mem2"), strict=True):
         yield f"{memory}.GiB", tier, capacity(document[memory]["GiB"] * GIB)
         yield f"{memory}.GBps", f"{tier}, rate", bandwidth(document[memory]["GBps"] * GIGA)
     for i, network in enumerate(document["networks"]):
@@ -216,7 +219,7 @@ def _laws_blocks(about: Mapping[str, Any], name: str, levels: Levels) -> Iterato
     if few:
         yield kernels_table(few)
     if assumed := [line.partition(": ")[0] for line in about.get("assumed", [])]:
-        yield (f"Assumed, as `calculon catalog {name}` says: {', '.join(assumed)}")
+        yield (f"Assumed (`calculon catalog {name}` explains why): {', '.join(assumed)}")
 
 
 def _laws(about: Mapping[str, Any], links: Mapping[str, Any]) -> dict[str, str]:
@@ -227,7 +230,9 @@ def _laws(about: Mapping[str, Any], links: Mapping[str, Any]) -> dict[str, str]:
     for paths, text in stated:
         law = _LAWS.match(paths)
         if law and _MEASURED.search(text):
-            short = re.sub(r"(: |\(| of )?systems/measured.*", "", text.partition(", by what")[0])
+            short = re.sub(
+                r"(: |\(| of |, )?systems/measured.*", "", text.partition(", using the")[0]
+            )
             short = short.strip()
             short = f"{short} measured collectives" if short == "fitted to" else short
             found.setdefault(law[1], {})[short] = None

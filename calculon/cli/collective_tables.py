@@ -10,7 +10,7 @@ from calculon.base.units import GIGA, Array, Bytes, Seconds, duration, scaled, s
 from calculon.cli.sizes import size_text
 from calculon.documents.charts.collective_chart import collective
 from calculon.hardware.collectives.algorithm_times import (
-    Pace,
+    ProtocolRate,
     algorithm_bandwidth,
     bus_bandwidth,
     bus_factor,
@@ -34,7 +34,7 @@ _FINE = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CollectiveQuery:
     """A collective to estimate: operation, group, algorithm (empty: the fastest) and message size."""
 
     system: System
@@ -63,7 +63,7 @@ class Asked:
             return found, np.full(sizes.shape, self.name), found[self.name]
         return found, *fastest(self.operation, found)
 
-    def pace(self, name: str) -> Pace:
+    def pace(self, name: str) -> ProtocolRate:
         """Return the fastest protocol of an algorithm at the requested size."""
         found = paced(self.system, self.operation, self.group, name, np.array(float(self.size)))
         return min(found, key=lambda one: float(one[1]))[0]
@@ -104,23 +104,23 @@ _BANDWIDTHS = (
 )
 
 
-def sizes_table(asked: Asked, sizes: Sequence[int]) -> Table:
+def sizes_table(query: CollectiveQuery, sizes: Sequence[int]) -> Table:
     """Return a row per size: chosen algorithm, its time and bandwidths, and the times of all algorithms."""
     array = np.array(sizes, dtype=float)
-    found, names, best = asked.answer(array)
+    found, names, best = query.answer(array)
     rates = algorithm_bandwidth(array, best)
-    buses = bus_bandwidth(asked.operation, array, best, asked.ranks)
+    buses = bus_bandwidth(query.operation, array, best, query.ranks)
     rows: list[dict[str, Any]] = [
         {
-            "operation": asked.operation,
+            "operation": query.operation,
             "bytes": size,
-            "members": asked.ranks,
+            "members": query.ranks,
             "algorithm": str(names[i]),
             "seconds": float(best[i]),
             "algbw": _gigabytes(rates[i]),
             "busbw": _gigabytes(buses[i]),
             **{f"{name}_seconds": float(times[i]) for name, times in found.items()},
-            **_moved(asked, str(names[i]), size),
+            **_moved(query, str(names[i]), size),
         }
         for i, size in enumerate(sizes)
     ]
@@ -133,28 +133,28 @@ def sizes_table(asked: Asked, sizes: Sequence[int]) -> Table:
         *_BANDWIDTHS,
     )
     others = tuple(_times(f"{name}_seconds", name, drop=1) for name in found)
-    moved = tuple(Column(key, for_people=False) for key in _moved(asked, str(names[0]), 0))
+    moved = tuple(Column(key, for_people=False) for key in _moved(query, str(names[0]), 0))
     return Table((*own, *others, *moved), rows)
 
 
-def _moved(asked: Asked, name: str, size: int) -> dict[str, float]:
+def _moved(query: CollectiveQuery, name: str, size: int) -> dict[str, float]:
     """Return the group members on each network, and the bytes that an algorithm sends through each port."""
     cells: dict[str, float] = {}
-    for number, share, _ in asked.shares(name):
-        cells[f"network_{number}_members"] = int(asked.group.members[number])
+    for number, share, _ in query.shares(name):
+        cells[f"network_{number}_members"] = int(query.group.members[number])
         cells[f"network_{number}_bytes"] = size * share
     return cells
 
 
-def page(asked: Asked) -> tuple[Block, ...]:
+def page(query: CollectiveQuery) -> tuple[Block, ...]:
     """Return the page for one size: time and bandwidth, the networks of the group, and other algorithms."""
-    found, names, best = asked.answer(np.array([asked.size], dtype=float))
-    name, seconds, ranks = str(names[0]), float(best[0]), asked.ranks
-    title = f"{asked.title}, {size_text(asked.size)}"
+    found, names, best = query.answer(np.array([query.size], dtype=float))
+    name, seconds, ranks = str(names[0]), float(best[0]), query.ranks
+    title = f"{query.title}, {size_text(query.size)}"
     if ranks == 1:
-        return title, "  time  0 s: one rank alone sends nothing"
-    factor = bus_factor(asked.operation, ranks)
-    rate = asked.size / seconds
+        return title, "  time  0 s: a single rank sends nothing"
+    factor = bus_factor(query.operation, ranks)
+    rate = query.size / seconds
     figures = {
         "time": duration(seconds),
         "algorithm": f"{name}: {ALGORITHMS[name].words}",
@@ -164,30 +164,30 @@ def page(asked: Asked) -> tuple[Block, ...]:
     return (
         title,
         Section("", (labelled(figures),)),
-        _tiers(asked, name),
-        _algorithms(asked, found, name),
+        _tiers(query, name),
+        _algorithms(query, found, name),
     )
 
 
-def _tiers(asked: Asked, name: str) -> Table:
+def _tiers(query: CollectiveQuery, name: str) -> Table:
     """Return the networks of the group with the bytes and steps on each."""
-    binary = "i" in size_text(asked.size)  # keep the unit (GiB or GB) of SIZE on the command line
+    binary = "i" in size_text(query.size)  # keep the unit (GiB or GB) of SIZE on the command line
 
     def _bytes(value: float) -> str:
         return scaled(value, "B", binary=binary)
 
-    rows, pace = [], asked.pace(name)
-    for number, share, steps in asked.shares(name):
-        joined, below = int(asked.group.members[number]), int(asked.group.below[number])
+    rows, pace = [], query.pace(name)
+    for number, share, steps in query.shares(name):
+        joined, below = int(query.group.members[number]), int(query.group.below[number])
         # Ceiling division: the last group may be incomplete.
-        instances = -(-asked.ranks // (below * joined))
+        instances = -(-query.ranks // (below * joined))
         members = f"{joined:,} {'ranks' if below == 1 else f'x {below:,} ranks'}"
         rows.append(
             {
                 "network": number,
                 "group": members + (f" in each of {instances:,}" if instances > 1 else ""),
-                "rate": asked.rate(name, number),
-                "bytes": asked.size * share,
+                "rate": query.rate(name, number),
+                "bytes": query.size * share,
                 "steps": steps,
                 "step": pace.step[number] if steps else None,
             }
@@ -203,17 +203,17 @@ def _tiers(asked: Asked, name: str) -> Table:
     return Table(columns, rows)
 
 
-def _algorithms(asked: Asked, found: dict[str, Seconds], taken: str) -> Table:
+def _algorithms(query: CollectiveQuery, found: dict[str, Seconds], taken: str) -> Table:
     """Return time and bandwidths of each algorithm, fastest first."""
-    ranks, size = asked.ranks, np.array([asked.size], dtype=float)
+    ranks, size = query.ranks, np.array([query.size], dtype=float)
     rows = [
         {
             "algorithm": name,
-            "protocol": asked.pace(name).protocol,
+            "protocol": query.pace(name).protocol,
             "time": float(times[0]),
             "more": float(times[0]) / float(found[taken][0]),
             "algbw": _gigabytes(algorithm_bandwidth(size, times)[0]),
-            "busbw": _gigabytes(bus_bandwidth(asked.operation, size, times, ranks)[0]),
+            "busbw": _gigabytes(bus_bandwidth(query.operation, size, times, ranks)[0]),
             "what": ALGORITHMS[name].words,
         }
         for name, times in sorted(found.items(), key=lambda one: float(one[1][0]))
@@ -229,15 +229,15 @@ def _algorithms(asked: Asked, found: dict[str, Seconds], taken: str) -> Table:
     return Table(columns, rows)
 
 
-def curves(asked: Asked, first: float, last: float) -> Chart:
+def curves(query: CollectiveQuery, first: float, last: float) -> Chart:
     """Return time and bus bandwidth of each algorithm between two sizes."""
     sizes = np.geomspace(first, last, _FINE)
-    found, names, _ = asked.answer(sizes)
+    found, names, _ = query.answer(sizes)
     rates = {
-        name: bus_bandwidth(asked.operation, sizes, times, asked.ranks) / GIGA
+        name: bus_bandwidth(query.operation, sizes, times, query.ranks) / GIGA
         for name, times in found.items()
     }
-    title = asked.title + (f", {asked.name}" if asked.name else "")
+    title = query.title + (f", {query.name}" if query.name else "")
     return collective(
         title,
         sizes.tolist(),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from calculon.base.errors import Problem, SpecError
 from calculon.base.frozen import dataclass
 from calculon.cli.options import STDOUT, Log, Parser
-from calculon.cli.streams import tell
+from calculon.cli.streams import print_stderr
 from calculon.declarations.files import check_writable, replacing
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def check_launch_file(path: str, dialect: "Dialect", patches: str = "") -> None:
         raise SpecError(path, Problem("", "a file", "a folder", "name a file in it"))
     if patches and Path(path).resolve() == Path(patches).resolve():
         hint = "write another file, look at it, and move it into place"
-        raise SpecError(path, Problem("", "a file of its own", "the file that is read", hint))
+        raise SpecError(path, Problem("", "a separate file", "the file that is read", hint))
     if _language(path, dialect.suffix) not in (dialect.suffix, _language(patches, dialect.suffix)):
         wanted = f"a name such as run{dialect.suffix}, in which {dialect.title} is written"
         raise SpecError(path, Problem("", wanted, Path(path).suffix.lower()))
@@ -167,12 +167,12 @@ class Emission:
                 hint = f"{OPTION} {self.dialect}:run{suffix} writes a new one"
                 wrong = [replace(one, hint=hint) for one in error.problems]
                 raise SpecError(error.file, wrong) from None
-            tell(
+            print_stderr(
                 f"Note: written as a new file, without the other settings of {file}: {_reasons(error)}"
             )
             return "", ""
         for note in found.notes:
-            tell(f"Note: {note}")
+            print_stderr(f"Note: {note}")
         return before, found.text
 
     def _new(self, answer: "Answer", best: "Estimate") -> str:
@@ -184,7 +184,7 @@ class Emission:
         except SpecError as error:
             raise self._refusal(error) from None
         if told:
-            tell(f"Note: the settings of {answer.question.model.name} are left out: {told}")
+            print_stderr(f"Note: the settings of {answer.question.model.name} are left out: {told}")
         return text
 
     def _refusal(self, error: SpecError) -> SpecError:

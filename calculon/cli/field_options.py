@@ -42,16 +42,16 @@ def stated_by(options: Iterable[Option], arguments: argparse.Namespace) -> dict[
     """Return the fields set by options, by path, with values as a file would state them."""
     from calculon.declarations.parse import parse_value
 
-    found = {}
+    result = {}
     for one in options:
         text = getattr(arguments, one.key, None)
         if text is None:
             continue
         try:
-            found[one.path] = parse_value(text)
+            result[one.path] = parse_value(text)
         except SpecError as error:
             raise SpecError(one.name, Problem("", error.expected, error.found)) from None
-    return found
+    return result
 
 
 def processors_in_place(text: str) -> int | None:

@@ -19,13 +19,13 @@ from calculon.cli.progress import waiting
 from calculon.cli.streams import (
     STDOUT_NAME,
     exit_code,
+    exit_process,
     flush_stdout,
-    give_up,
+    interruption_word,
     keep_standard_streams,
-    leave,
-    tell,
+    print_stderr,
+    redirect_to_null,
     terminable,
-    word,
 )
 from calculon.declarations.decode import SpecWarning
 from calculon.declarations.files import reason
@@ -134,7 +134,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv is not None:
         return _guarded(list(argv))
     gc.set_threshold(50_000)  # imports make no garbage, and collecting takes a tenth of an estimate
-    return leave(_guarded(sys.argv[1:]))
+    return exit_process(_guarded(sys.argv[1:]))
 
 
 def _guarded(argv: list[str]) -> int:
@@ -155,17 +155,19 @@ def _report(error: BaseException) -> int:
     """Print the error and return the exit code; a defect of this program is raised again."""
     if isinstance(error, KeyboardInterrupt):
         notes = getattr(error, "__notes__", None)  # added by commands that know the progress
-        tell(f"{PROG}: {word(error)}{f': {notes[0]}' if notes else '; nothing was written'}")
+        print_stderr(
+            f"{PROG}: {interruption_word(error)}{f': {notes[0]}' if notes else '; nothing was written'}"
+        )
         return exit_code(error)
     if isinstance(error, BrokenPipeError):  # the reader exited, such as `| head`
-        give_up(1)
+        redirect_to_null(1)
         return PIPE_CLOSED
     if isinstance(error, Infeasible):
-        return _complain("infeasible", error, 1)
+        return _print_error("infeasible", error, 1)
     message: object = error
     if isinstance(error, OSError):
         if error.filename is None:
-            give_up(1)
+            redirect_to_null(1)
         message = f"{error.filename or STDOUT_NAME}: {reason(error)}"
     elif isinstance(error, ImportError):
         message = _package_problem(error)
@@ -174,7 +176,7 @@ def _report(error: BaseException) -> int:
         message = f"not enough memory; nothing was written. Hint: {hint}"
     elif isinstance(error, RuntimeError):
         raise error
-    return _complain("error", message, 2)
+    return _print_error("error", message, 2)
 
 
 def _package_problem(error: ImportError) -> str:
@@ -292,10 +294,10 @@ def _find(parser: Parser, name: str | None) -> Command:
     return _SPELLINGS[name]
 
 
-def _complain(kind: str, error: object, code: int) -> int:
+def _print_error(kind: str, error: object, code: int) -> int:
     """Print each line of an error, prefixed with its kind, and return the exit code."""
     for line in str(error).splitlines():
-        tell(f"{PROG}: {kind}: {line}")
+        print_stderr(f"{PROG}: {kind}: {line}")
     return code
 
 
@@ -309,4 +311,4 @@ class _Warnings:
         """Show a warning."""
         if str(message) not in self._told:
             self._told.add(str(message))
-            _complain("warning", message, 0)
+            _print_error("warning", message, 0)

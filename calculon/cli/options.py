@@ -13,7 +13,7 @@ from calculon.base.frozen import dataclass
 from calculon.cli.help_page import Layout, help_page
 from calculon.cli.progress import hide
 from calculon.cli.respelling import UNKNOWN, respelled
-from calculon.cli.streams import LogFile, escaped, tell
+from calculon.cli.streams import LogFile, escaped, print_stderr
 from calculon.declarations.fields import nearest_choice
 from calculon.declarations.files import (
     STDIN,
@@ -156,14 +156,14 @@ class Parser(argparse.ArgumentParser):
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse arguments, including spellings of other tools; the error of an unknown option suggests a known one."""
-        found, unknown = self.parse_known_args(respelled(self, args or ()), namespace)
+        result, unknown = self.parse_known_args(respelled(self, args or ()), namespace)
         if unknown:
             option = next((one.partition("=")[0] for one in unknown if one.startswith("-")), "")
             hint = UNKNOWN.get(option) or nearest(option, [*self._option_string_actions])
             self.error(
                 "; ".join(filter(None, (f"unrecognized arguments: {' '.join(unknown)}", hint)))
             )
-        return found
+        return result
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse the known arguments, and return the unknown ones separately."""
@@ -172,7 +172,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print the message on standard error and exit with code 2."""
-        tell(f"calculon: error: {message} (see: {self.prog} --help)")
+        print_stderr(f"calculon: error: {message} (see: {self.prog} --help)")
         self.exit(2)
 
 
@@ -184,7 +184,7 @@ class Stored(argparse._StoreAction):
         if option is not None:
             before = parser.stated.setdefault(self.dest, values)
             if before != values:
-                tell(
+                print_stderr(
                     f"calculon: note: {option} is given as {before} and as {values}; the last one is used"
                 )
             parser.stated[self.dest] = values
@@ -528,7 +528,7 @@ def check_log(target: str, arguments: argparse.Namespace) -> None:
         for one in value if isinstance(value, (list, tuple)) else [value]:
             if isinstance(one, str) and one and Path(one).resolve() == place:
                 found = "an input or output of that name"
-                raise SpecError(target, Problem("", "a log file of its own", found))
+                raise SpecError(target, Problem("", "a separate log file", found))
 
 
 def add_specs(parser: Parser, model: str, metavar: str) -> None:
@@ -571,7 +571,5 @@ def check_outputs(
         check_output(output, suffixes)
         place = Path(output).resolve()
         if place in taken:
-            raise SpecError(
-                output, Problem("", "a file of its own", f"{taken[place]} of that name")
-            )
+            raise SpecError(output, Problem("", "a separate file", f"{taken[place]} of that name"))
         taken[place] = "another output"

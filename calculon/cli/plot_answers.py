@@ -6,13 +6,13 @@ from typing import Any
 
 from calculon.advise.planning import plan
 from calculon.base.errors import Problem, SpecError
-from calculon.cli.asked_run import asked_run
 from calculon.cli.changes import parsed, with_changes
 from calculon.cli.field_options import stated_by
 from calculon.cli.options import check_inputs, naming
-from calculon.cli.question_options import asked_question, set_in_order
-from calculon.cli.results import asked_results
-from calculon.cli.serving_options import FRONTIER_KINDS, OPTIONS, asked_served
+from calculon.cli.question_options import requested_question, set_in_order
+from calculon.cli.requested_run import requested_run
+from calculon.cli.results import requested_results
+from calculon.cli.serving_options import FRONTIER_KINDS, OPTIONS, requested_deployment
 from calculon.declarations import catalog
 from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.parse import parse_value
@@ -38,17 +38,17 @@ from calculon.validate.published_study import Library
 
 def breakdown(arguments: argparse.Namespace) -> Chart:
     """Return the chart of time and memory of results."""
-    return parts.breakdown(asked_results(arguments))
+    return parts.breakdown(requested_results(arguments))
 
 
 def waterfall(arguments: argparse.Namespace) -> Chart:
     """Return the chart of changes from the first result to each other result."""
-    return waterfall_chart.waterfall(labelled_waterfalls(asked_results(arguments)))
+    return waterfall_chart.waterfall(labelled_waterfalls(requested_results(arguments)))
 
 
 def campaign(arguments: argparse.Namespace) -> Chart:
     """Return the chart of the run's days by cause, and its end."""
-    return chart(asked_run(arguments), "campaign")
+    return chart(requested_run(arguments), "campaign")
 
 
 def goodput(arguments: argparse.Namespace) -> Chart:
@@ -56,27 +56,27 @@ def goodput(arguments: argparse.Namespace) -> Chart:
     # Each value becomes one curve.
     texts = [] if arguments.mtbfs is None else arguments.mtbfs.split(",")
     mtbf = [parse_value(text.strip()) for text in texts] or None
-    return chart(asked_run(arguments), "goodput", procs=arguments.procs, mtbf=mtbf)
+    return chart(requested_run(arguments), "goodput", procs=arguments.procs, mtbf=mtbf)
 
 
 def budget(arguments: argparse.Namespace) -> Chart:
     """Return the chart of the best plans of all machines and counts, with days and cost of their runs."""
     set_in_order(arguments)
-    model, machines, words = asked_question(arguments)
+    model, machines, words = requested_question(arguments)
     found = plan(model, arguments.num_procs, machines, objective=arguments.objective, **words)
     return chart(found, "budget")
 
 
 def batch(arguments: argparse.Namespace) -> Chart:
     """Return the chart of a deployment's times and rates over its batch."""
-    return chart(asked_served(arguments), "batch")
+    return chart(requested_deployment(arguments), "batch")
 
 
 def batch_table(arguments: argparse.Namespace) -> Document:
     """Return the data of :func:`batch` as a table."""
     from calculon.documents.batch_page import batch_page
 
-    return batch_page(by_batch(asked_served(arguments)))
+    return batch_page(by_batch(requested_deployment(arguments)))
 
 
 def frontier(arguments: argparse.Namespace) -> Chart:

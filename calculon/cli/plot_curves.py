@@ -23,7 +23,7 @@ from calculon.cli.search_options import searches
 from calculon.declarations.axes import PUBLISHED_DEGREES
 from calculon.documents.charts import pareto_chart, scaling_chart
 from calculon.documents.charts.scaling_chart import Point, Series
-from calculon.documents.front import COUNTED, axis, front
+from calculon.documents.pareto import COUNTED, axis, pareto_points
 from calculon.editions import find_edition
 from calculon.render.chart import Chart
 from calculon.search.objective import check_statistic
@@ -42,10 +42,10 @@ _ALSO = ("max_batch_size",)  # in a study: separate series if one processor coun
 
 def scaling(arguments: argparse.Namespace) -> Chart:
     """Return the best rate by processor count, with one series per table, or one for a space."""
-    return scaling_chart.scaling(asked_series(arguments))
+    return scaling_chart.scaling(requested_series(arguments))
 
 
-def asked_series(arguments: argparse.Namespace) -> list[Series]:
+def requested_series(arguments: argparse.Namespace) -> list[Series]:
     """Return the series of the scaling chart."""
     names = ("num_procs", "asked_num_procs", "sample_rate", "total_efficiency", *_GROUPS, *_ALSO)
     tables = frames(arguments, names, also=_is_changed)
@@ -118,17 +118,17 @@ def _points(data: Any, counts: str) -> list[Point]:
     ]
 
 
-def _searched_series(asked: "list[Search]") -> Series:
+def _searched_series(searches: "list[Search]") -> Series:
     """Search every processor count and return the series of the best."""
     points = []
-    for search in sorted(asked, key=lambda one: one.num_procs):
+    for search in sorted(searches, key=lambda one: one.num_procs):
         found = _found(replace(search, top=1))
         if found is None:
             points.append(Point(search.num_procs, None, None))
             continue
         rate, share = (found[name][0].item() for name in ("sample_rate", "total_efficiency"))
         points.append(Point(search.num_procs, rate, share))
-    return Series(about(asked[0]), points, terms(asked[0]))
+    return Series(about(searches[0]), points, terms(searches[0]))
 
 
 def _found(search: "Search") -> "Evaluation | None":
@@ -141,10 +141,10 @@ def _found(search: "Search") -> "Evaluation | None":
 
 def pareto(arguments: argparse.Namespace) -> Chart:
     """Return the chart of one statistic against another, from a table or the best executions of a space."""
-    return pareto_chart.pareto(asked_front(arguments))
+    return pareto_chart.pareto(requested_pareto(arguments))
 
 
-def asked_front(arguments: argparse.Namespace) -> pareto_chart.Pareto:
+def requested_pareto(arguments: argparse.Namespace) -> pareto_chart.Pareto:
     """Return the executions of the Pareto chart."""
     y, x = axis(arguments.rate, "--rate"), axis(arguments.against, "--against")
     table, complete = only_table(arguments, (y[0], x[0], *PUBLISHED_DEGREES)), True
@@ -162,11 +162,11 @@ def asked_front(arguments: argparse.Namespace) -> pareto_chart.Pareto:
         parts = [one.column for one in found]
     if not parts:
         raise Infeasible("nothing", "no execution of this space can run")
-    return front(title, y, x, parts, editions, complete=complete)
+    return pareto_points(title, y, x, parts, editions, complete=complete)
 
 
 def _executions(
-    asked: "list[Search]", y: tuple[str, float], x: tuple[str, float]
+    searches: "list[Search]", y: tuple[str, float], x: tuple[str, float]
 ) -> "tuple[bool, list[Evaluation]]":
     """Return all executions of a small space, or the Pareto candidates of a large one.
 
@@ -177,11 +177,11 @@ def _executions(
     from calculon.search.task import run_search
 
     # A count-only search is cheap and decides if drawing every feasible execution is affordable.
-    counted = sum(run_search(replace(one, top=1, where=None)).counts.good for one in asked)
+    counted = sum(run_search(replace(one, top=1, where=None)).counts.good for one in searches)
     if counted <= SMALL:
         tables = (
             table
-            for one in asked
+            for one in searches
             for table in feasible_tables(
                 one.space(), make_condition(one.where, find_edition(one.edition))
             )
@@ -191,8 +191,8 @@ def _executions(
         f"{name}:{'max' if sign > 0 else 'min'}" for name, sign in (y, x) if name not in COUNTED
     ]
     if len(axes) == 2:
-        wanted = [replace(one, pareto=tuple(axes)) for one in asked]
+        wanted = [replace(one, pareto=tuple(axes)) for one in searches]
     else:
-        wanted = [replace(one, objective=axes[0], top=1) for one in asked]
+        wanted = [replace(one, objective=axes[0], top=1) for one in searches]
     found = (_found(one) for one in wanted)
     return False, [one for one in found if one is not None]

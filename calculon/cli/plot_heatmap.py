@@ -32,12 +32,12 @@ _REASONS = {
 
 def heatmap(arguments: argparse.Namespace) -> Chart:
     """Return the best objective value for each tensor and pipeline degree, and the reason if none is feasible."""
-    return heatmap_chart.heatmap(asked_heatmap(arguments))
+    return heatmap_chart.heatmap(requested_heatmap(arguments))
 
 
 def surface(arguments: argparse.Namespace) -> Chart:
     """Return the values as a surface; raise Infeasible if nothing can run, since a surface cannot show reasons."""
-    found = asked_heatmap(arguments)
+    found = requested_heatmap(arguments)
     if found.best is None:
         raise Infeasible(
             "nothing", "no execution can run: there is no surface to draw; plot heatmap says why"
@@ -45,7 +45,7 @@ def surface(arguments: argparse.Namespace) -> Chart:
     return heatmap_chart.surface(found)
 
 
-def asked_heatmap(arguments: argparse.Namespace) -> Heatmap:
+def requested_heatmap(arguments: argparse.Namespace) -> Heatmap:
     """Return the best objective value for each tensor and pipeline degree."""
     objective = Objective.parse(arguments.objective)
     name = objective.statistic.name

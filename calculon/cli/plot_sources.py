@@ -12,7 +12,7 @@ from calculon.base.units import Array
 from calculon.cli.result_files import DOCUMENTS, TABLES, read_rows, short_name
 from calculon.declarations.files import document_suffix
 from calculon.declarations.named_values import EDITION_NAMES
-from calculon.documents.front import terms_among
+from calculon.documents.pareto import terms_among
 from calculon.plan.columns import DEFAULTS
 from calculon.search.conditions import Condition
 

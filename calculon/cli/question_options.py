@@ -60,7 +60,7 @@ def machines_in(text: str) -> list[str]:
     return list(dict.fromkeys(one.strip() for one in text.split(",") if one.strip())) or [text]
 
 
-def asked_question(arguments: argparse.Namespace) -> tuple[Any, list[Any], dict[str, Any]]:
+def requested_question(arguments: argparse.Namespace) -> tuple[Any, list[Any], dict[str, Any]]:
     """Return model, machines and further arguments of a question, as :func:`calculon.plan` accepts them."""
     from calculon.search.overrides import parse
 

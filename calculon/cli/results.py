@@ -64,7 +64,7 @@ def add_result_arguments(parser: Parser) -> None:
     add_preset(parser)
 
 
-def asked_results(arguments: argparse.Namespace) -> list[Result]:
+def requested_results(arguments: argparse.Namespace) -> list[Result]:
     """Return the results named by the arguments of :func:`add_result_arguments`."""
     a = arguments
     return read_results(a.results, a.model, a.system, a.edition, a.preset, a.changes)
@@ -154,9 +154,9 @@ class _Options:
         self, made: Estimate, parts: tuple[str, ...], documents: tuple[Document, ...]
     ) -> Result:
         """Return an estimate as a result, with the edition in its name if there are several."""
-        told = (f"edition {made.edition}",) if len(self.editions) > 1 else ()
+        terms = (f"edition {made.edition}",) if len(self.editions) > 1 else ()
         return Estimated.of(
-            replace(result_of(made), documents=documents, parts=(*parts, *told)), made
+            replace(result_of(made), documents=documents, parts=(*parts, *terms)), made
         )
 
     def named(self, label: str, one: Result) -> Result:
@@ -185,16 +185,16 @@ def _launch_specs(
     texts: Sequence[str], read: Mapping[str, Sequence[Result]], options: _Options
 ) -> dict[str, Any]:
     """Return model and system for launch files: the given ones, or else the specs of the first other result."""
-    found: dict[str, Any] = {kind: source for kind, source in options.specs.items() if source}
+    result: dict[str, Any] = {kind: source for kind, source in options.specs.items() if source}
     for text in texts:
         rest, results = named_source(text)[1], read.get(text, ())
         path = rest.partition("#")[0]
         if rest.count(",") == 2 and not Path(path).is_file():
             first, _, last = (source.strip() for source in rest.split(","))
-            found = {"model": first, "system": last} | found
+            result = {"model": first, "system": last} | result
         for one in results:
-            found = {**sources_in(one.question or {}, path), **found}
-    return found
+            result = {**sources_in(one.question or {}, path), **result}
+    return result
 
 
 def _launched(
@@ -321,7 +321,7 @@ def _again(one: Result, place: str, specs: Mapping[str, Any], options: _Options)
             raise
         _warn(f"{place}: it cannot be estimated again: {error}")
         return None
-    told = warn_of_differences(place, one.question or {}, made.model, made.system)
+    differs = warn_of_differences(place, one.question or {}, made.model, made.system)
     # Equal statistics prove that the specs are the ones of the search, so that layers can be added to the result.
     for name in STATISTICS_OF[one.edition]:
         mine, theirs = made.stats[name] or 0.0, one.stats[name] or 0.0
@@ -332,7 +332,7 @@ def _again(one: Result, place: str, specs: Mapping[str, Any], options: _Options)
             wanted = f"results for {named}, {name} = {mine:.10g}"
             hint = "was it searched for another model or system?"
             raise SpecError(place, Problem(name, wanted, f"{theirs:.10g}", hint))
-        if not told:
+        if not differs:
             version = (one.question or {}).get("calculon", "another version")
             who = f"calculon {__version__} computes {name} = {mine:.6g}"
             if version == __version__:  # one version gives equal results for equal specs

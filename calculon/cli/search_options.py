@@ -16,11 +16,11 @@ from calculon.cli.campaign_options import (
 from calculon.cli.changes import add_changes, with_changes
 from calculon.cli.field_options import add_tried
 from calculon.cli.options import USUAL, Log, Parser, add_edition, add_preset, log_note, one_of
-from calculon.cli.streams import tell
+from calculon.cli.streams import print_stderr
 from calculon.declarations.named_values import CORRECTED, DATATYPE_BYTES, PUBLISHED
 from calculon.declarations.spellings import PRECISIONS, global_batch, precision, probability
 from calculon.declarations.statistics import RISK, within_risk
-from calculon.search.within_risk import both, prefers_fitting
+from calculon.search.within_risk import joined_conditions, prefers_fitting
 
 if TYPE_CHECKING:
     from calculon.campaign.record import Campaign
@@ -111,7 +111,7 @@ def add_choice_options(parser: Parser, *, published: bool = True) -> None:
         " on statistics and execution fields, such as 'total_time < 60 and proc_mem_tier1_cap_req <= 70 * GiB' "
         "(units: KiB MiB GiB TiB, MB GB TB; texts in quotes: activation_recompute == 'full'); several are combined "
         "with and",
-        action=And,
+        action=AppendCondition,
     )
     parser.option(
         "--risk P",
@@ -140,13 +140,13 @@ def _datatype(text: str) -> str:
     return fields["datatype"] if len(fields) == 1 else text
 
 
-class And(argparse.Action):
+class AppendCondition(argparse.Action):
     """Action that joins repeated conditions with ``and``."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option: str | None = None) -> None:
         """Join a condition to the previous ones."""
         before = getattr(namespace, self.dest)
-        setattr(namespace, self.dest, both(before, values))
+        setattr(namespace, self.dest, joined_conditions(before, values))
 
 
 def _fused(text: str) -> tuple[bool, ...]:
@@ -224,7 +224,9 @@ def _recipe(datatype: str) -> "tuple[str, dict[str, Values]]":
         return datatype, {}
     fields = dict(precision(datatype, "DATATYPE"))
     if len(fields) > 1:
-        tell(f"{datatype}: {', '.join(f'{name}={value}' for name, value in fields.items())}")
+        print_stderr(
+            f"{datatype}: {', '.join(f'{name}={value}' for name, value in fields.items())}"
+        )
     stored = str(fields.pop("datatype"))
     return stored, {name: (value,) for name, value in fields.items()}
 
@@ -249,7 +251,7 @@ def _risk_and_condition(
     """Return the initially accepted risk, and the condition of a search."""
     stated, where = _risk(arguments, edition), arguments.where
     if not recommends:
-        return None, where if stated is None else both(where, within_risk(stated))
+        return None, where if stated is None else joined_conditions(where, within_risk(stated))
     if stated is None and prefers_fitting(edition, getattr(arguments, "pareto", None), where):
         return RISK, where
     return stated, where
@@ -278,11 +280,11 @@ def _sequences(batch: int | str, length: int) -> int:
     if isinstance(batch, int):
         return batch
     asked = global_batch(batch, length, "MAX_BATCH")
-    tell(f"MAX_BATCH {batch}: {asked.words}")
+    print_stderr(f"MAX_BATCH {batch}: {asked.words}")
     return asked.sequences
 
 
-MOST_OBJECTIVES = 4
+MAX_OBJECTIVES = 4
 """Maximum number of statistics of a Pareto front; with more, nearly every execution is on it."""
 
 
@@ -292,8 +294,8 @@ def _pareto(arguments: argparse.Namespace) -> tuple[str, ...]:
         return ()
     others = {"-t": arguments.top_n, "--objective": arguments.objective}
     why = "a front has all its executions and needs no single objective"
-    wanted = f"2 to {MOST_OBJECTIVES} different statistics"
-    return front_names(text, others, why, wanted, MOST_OBJECTIVES)
+    wanted = f"2 to {MAX_OBJECTIVES} different statistics"
+    return front_names(text, others, why, wanted, MAX_OBJECTIVES)
 
 
 def front_names(

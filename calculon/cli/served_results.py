@@ -33,7 +33,7 @@ _LARGEST = 2**20
 """Maximum size in bytes of a result of ``serve``."""
 
 
-def asked_served_results(arguments: argparse.Namespace) -> "list[ServedResult]":
+def requested_served_results(arguments: argparse.Namespace) -> "list[ServedResult]":
     """Return the named deployments of the arguments; empty if all are executions, SpecError for a mixture."""
     texts: Sequence[str] = arguments.results
     # Classify all arguments first: the error for a mixture names the argument that does not fit.

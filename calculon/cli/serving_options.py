@@ -9,7 +9,7 @@ from calculon.base.errors import Infeasible
 from calculon.cli.changes import add_changes, parsed
 from calculon.cli.field_options import Option, add_tried, processors_in_place, stated_by
 from calculon.cli.options import Parser, check_inputs
-from calculon.cli.streams import tell
+from calculon.cli.streams import print_stderr
 from calculon.declarations.result_selection import split
 
 if TYPE_CHECKING:
@@ -73,7 +73,9 @@ def assume_workload(arguments: argparse.Namespace) -> None:
     file = split(getattr(arguments, "deployment", ""))[0]
     if stated == (None, None, None) and not changed and not Path(file).is_file():
         arguments.workload = USUAL_WORKLOAD
-        tell(f"assumed: --workload {USUAL_WORKLOAD}; --prompt 2k --output 500 sets other lengths")
+        print_stderr(
+            f"assumed: --workload {USUAL_WORKLOAD}; --prompt 2k --output 500 sets other lengths"
+        )
 
 
 def add_deployment(parser: Parser) -> None:
@@ -119,10 +121,12 @@ def note_long_limits(arguments: argparse.Namespace) -> None:
     for name, seconds in _LONG_LIMITS.items():
         text = getattr(arguments, name, None)
         if text and re.fullmatch(r"\d+", text) and int(text) >= seconds:
-            tell(f"calculon: note: --{name} {text} is in seconds; write {text}ms for milliseconds")
+            print_stderr(
+                f"calculon: note: --{name} {text} is in seconds; write {text}ms for milliseconds"
+            )
 
 
-def asked_served(arguments: argparse.Namespace) -> "Served":
+def requested_deployment(arguments: argparse.Namespace) -> "Served":
     """Return the deployment described by the arguments of :func:`add_deployment`."""
     note_long_limits(arguments)
     return served(arguments, arguments.model, arguments.deployment, arguments.system)

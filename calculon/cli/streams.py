@@ -22,7 +22,7 @@ _KEPT = r"([\n\t\xa0])"
 """Characters that Python considers unprintable but that may be sent to a terminal."""
 
 
-class Nowhere(io.TextIOBase):
+class NullStream(io.TextIOBase):
     """Replacement of a standard stream that the caller closed; records if output was lost."""
 
     def __init__(self) -> None:
@@ -100,9 +100,9 @@ def keep_standard_streams() -> None:
             os.set_inheritable(number, True)
         os.close(number)
     if sys.stdout is None:
-        sys.stdout = Nowhere()
+        sys.stdout = NullStream()
     if sys.stderr is None:
-        sys.stderr = Nowhere()
+        sys.stderr = NullStream()
 
 
 def escaped(text: str) -> str:
@@ -113,23 +113,23 @@ def escaped(text: str) -> str:
     return "".join(part if re.fullmatch(_KEPT, part) else printable(part) for part in parts)
 
 
-def tell(text: str) -> None:
+def print_stderr(text: str) -> None:
     """Print lines on standard error; ignore a stream that is full or closed."""
     hide()
     try:
         print(escaped(text), file=sys.stderr, flush=True)
     except (OSError, ValueError):
-        give_up(2)
+        redirect_to_null(2)
 
 
 def flush_stdout() -> None:
     """Flush standard output; raise OSError if output was lost."""
     sys.stdout.flush()
-    if isinstance(sys.stdout, Nowhere):
+    if isinstance(sys.stdout, NullStream):
         sys.stdout.check()
 
 
-def give_up(number: int) -> None:
+def redirect_to_null(number: int) -> None:
     """Redirect an unwritable stream to the null device, so that nothing fails again at exit."""
     with contextlib.suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -155,12 +155,12 @@ def exit_code(error: KeyboardInterrupt) -> int:
     return 128 + (error.number if isinstance(error, Terminated) else signal.SIGINT)
 
 
-def word(error: KeyboardInterrupt) -> str:
+def interruption_word(error: KeyboardInterrupt) -> str:
     """Return the word for the kind of interruption."""
     return "terminated" if isinstance(error, Terminated) else "interrupted"
 
 
-def leave(code: int) -> NoReturn:
+def exit_process(code: int) -> NoReturn:
     """End the process immediately; all cleanup is done.
 
     Threads of native libraries may still be busy and abort during Python's regular exit, which would also take up to
@@ -172,7 +172,7 @@ def leave(code: int) -> NoReturn:
     os._exit(code)
 
 
-def caught() -> list[signal.Signals]:
+def handled_signals() -> list[signal.Signals]:
     """Return the signals that end the program: :data:`ENDINGS` except those that the caller ignores."""
     return [number for number in ENDINGS if signal.getsignal(number) is not signal.SIG_IGN]
 
@@ -186,7 +186,7 @@ def terminable() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    numbers = caught()
+    numbers = handled_signals()
     before = {number: signal.getsignal(number) for number in numbers}
 
     def stop(number: int, _: FrameType | None) -> NoReturn:

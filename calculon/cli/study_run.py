@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from calculon.cli.options import Log
-from calculon.cli.streams import exit_code, tell, word
+from calculon.cli.streams import exit_code, interruption_word, print_stderr
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -44,10 +44,14 @@ def finish_all(
                 journal.add(outcome)
                 advance(1)
     except (KeyboardInterrupt, EngineError) as error:
-        kind = word(error) if isinstance(error, KeyboardInterrupt) else f"error: {error}"
+        kind = (
+            interruption_word(error) if isinstance(error, KeyboardInterrupt) else f"error: {error}"
+        )
         done = f"{len(journal.outcomes):,} of {total:,} {noun}"
-        tell(f"calculon: {kind}")
-        tell(f"calculon: {done} are finished and kept in {journal.path}; the same command resumes")
+        print_stderr(f"calculon: {kind}")
+        print_stderr(
+            f"calculon: {done} are finished and kept in {journal.path}; the same command resumes"
+        )
         return exit_code(error) if isinstance(error, KeyboardInterrupt) else FAILED
     return 0
 

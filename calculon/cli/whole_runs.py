@@ -57,12 +57,12 @@ def interval_of_run(execution: Mapping[str, Any], stats: Mapping[str, Any]) -> s
     if low is None or high is None:
         return ""
     digits = Digits.within(total, low, high)
-    told = []
+    parts = []
     for name in _TOLD:
         if (value := stats.get(name)) is not None:
             ends = (digits.rate(value * end / total, like=value) for end in (low, high))
-            told.append(f"{between(*ends)} {RUN_FIGURES[name].unit.symbol}")
-    return f"By the interval of its time (90 %), the first takes {', '.join(told)}" if told else ""
+            parts.append(f"{between(*ends)} {RUN_FIGURES[name].unit.symbol}")
+    return f"90 % interval of the first: {', '.join(parts)}" if parts else ""
 
 
 def missed(space: "Space", good: int) -> Iterator[str]:
@@ -90,4 +90,4 @@ def missed(space: "Space", good: int) -> Iterator[str]:
         if not limit.met:
             yield f"On {procs} the best run in {figure} misses {limit.in_words}"
     if alone == len(stated) > 1:
-        yield f"On {procs} each limit alone is met by some run, but none meets all that is asked"
+        yield f"On {procs} every limit is met by some run, but no run meets all of them"

@@ -235,12 +235,12 @@ class BlockLayout:
     @cached_property
     def tensors(self) -> Count:
         """Number of weight tensors of a block: of each layer, its matrix and its other weights (a bias, say)."""
-        found = self.none
+        result = self.none
         for layer, weights in zip(self.table.layers, self.table.weights, strict=True):
             rows, columns = weight_sides(layer) or (0, 0)
             matrix = rows * columns * (layer.product.batch if layer.product is not None else 1)
-            found = found + (matrix > 0) + (weights > matrix)
-        return found
+            result = result + (matrix > 0) + (weights > matrix)
+        return result
 
     @property
     def mixes(self) -> bool:

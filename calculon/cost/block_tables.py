@@ -90,10 +90,10 @@ def block_tables(model: Model, system: System, plan: Plan, edition: Edition) -> 
     for block, rows in grouped(plan, BlockChoice):
         alike = [getattr(plan, name)[rows] for name in SIZE_FIELDS]
         sizes, size_of, first = distinct([*alike, *_machines(system, rows)])
-        own, sizes = of_rows(system, rows[first]), sizes[:, : len(alike)]
-        blocks += block_costs(model, own, [block], sizes, edition)
+        machines, sizes = of_rows(system, rows[first]), sizes[:, : len(alike)]
+        blocks += block_costs(model, machines, [block], sizes, edition)
         if embedding_head is not None:
-            embedding_head.add_cost(block, sizes, own)
+            embedding_head.add_cost(block, sizes, machines)
         block_row[rows] = count + size_of
         count += len(sizes)
     shards = shard_count(plan.optimizer_sharding, plan.dp_shard, data_ranks(plan))
@@ -105,11 +105,11 @@ def block_tables(model: Model, system: System, plan: Plan, edition: Edition) -> 
         alike = [plan.tensor_par[rows], plan.vocab_pad_multiple[rows], *(n[rows] for n in further)]
         pairs, pair_of, first = distinct([*alike, counts[rows], *_machines(system, rows)])
         sizes = np.stack([getattr(plan, name)[rows[first]] for name in SIZE_FIELDS], axis=1)
-        shared, own = pairs[:, len(alike)].astype(float), of_rows(system, rows[first])
-        weights = layer_parameters(model, own, step, sizes, edition)
-        steps.append(step_cost(model, own, step, weights, shared, edition))
+        shared, machines = pairs[:, len(alike)].astype(float), of_rows(system, rows[first])
+        weights = layer_parameters(model, machines, step, sizes, edition)
+        steps.append(step_cost(model, machines, step, weights, shared, edition))
         if embedding_head is not None:
-            embedding_head.add_steps(step, sizes, shared, own)
+            embedding_head.add_steps(step, sizes, shared, machines)
         step_row[rows] = count + pair_of
         count += len(pairs)
     mean, kinds = joined_kinds(model, blocks, steps)
@@ -124,7 +124,7 @@ def block_tables(model: Model, system: System, plan: Plan, edition: Edition) -> 
 
 
 def _machines(system: System, rows: Array) -> list[Array]:
-    """Return the machine of each row as a column that tells rows apart; no column for a single machine."""
+    """Return the machine of each row as a column that distinguishes rows; no column for a single machine."""
     return [rows] if system.variants else []
 
 
@@ -159,14 +159,14 @@ def block_costs(
     costs: list[list[list[BlockCost]]] = [[[] for _ in kinds] for _ in choices]
     for start in range(0, len(sizes), BLOCK_ROWS):
         part = Sizes.of(sizes[start : start + BLOCK_ROWS])
-        own = of_rows(system, np.arange(start, start + part.tensor_par.size))
+        machines = of_rows(system, np.arange(start, start + part.tensor_par.size))
         found: dict[bool, list[BlockLayout]] = {}
         for of_choice, choice in zip(costs, choices, strict=True):
             halves = choice.in_halves
             if halves not in found:
                 of_part = part.halved() if halves else part
                 found[halves] = [
-                    BlockLayout(model, own, choice.layout, of_part, edition, kind.layers)
+                    BlockLayout(model, machines, choice.layout, of_part, edition, kind.layers)
                     for kind in kinds
                 ]
             for of_kind, layout in zip(of_choice, found[halves], strict=True):
@@ -234,16 +234,16 @@ class EmbeddingHeadTables:
         self._modules: list[ModuleWeights] = []
         self._known: _OfSizes | None = None
 
-    def add_cost(self, choice: BlockChoice, sizes: Array, own: System | None = None) -> None:
+    def add_cost(self, choice: BlockChoice, sizes: Array, machines: System | None = None) -> None:
         """Append the cost of embedding and head of a choice, for rows of sizes as in :func:`block_costs`.
 
         Choices with the same `sizes` object share cached costs; choices of one layout must follow each other.
 
         Args:
-            own: The machines of these rows, if the machines are a column.
+            machines: The machines of these rows, if the machines are a column.
         """
         model, edition = self._model, self._edition
-        system = self._system if own is None else own
+        system = self._system if machines is None else machines
         if self._known is None or self._known.sizes is not sizes:
             self._known = _OfSizes(sizes, Sizes.of(sizes), {}, {})
         known, plain = self._known, plain_choice(choice, system)
@@ -261,10 +261,10 @@ class EmbeddingHeadTables:
         self._costs.append(with_modules(known.ends[plain], module, choice, layout))
 
     def add_steps(
-        self, choice: StepChoice, sizes: Array, shards: Array, own: System | None = None
+        self, choice: StepChoice, sizes: Array, shards: Array, machines: System | None = None
     ) -> None:
-        """Append the weights and steps of embedding and head; `own` as in :meth:`add_cost`."""
-        system = self._system if own is None else own
+        """Append the weights and steps of embedding and head; `machines` as in :meth:`add_cost`."""
+        system = self._system if machines is None else machines
         args = (self._model, system, choice, Sizes.of(sizes), shards, self._edition)
         step = embedding_head_step(*args)
         if (found := step_with_modules(step, *args)) is not None:

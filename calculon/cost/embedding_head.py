@@ -129,9 +129,9 @@ def embedding_head_cost(
 
     def cost(segment: Segment) -> BlockCost:
         layout = BlockLayout(model, system, choice.layout, sizes, edition, segment.layers)
-        found = block_cost(layout, choice)
-        assert not found.axis_time.any(), "only blocks have collectives of further axes"
-        return found
+        result = block_cost(layout, choice)
+        assert not result.axis_time.any(), "only blocks have collectives of further axes"
+        return result
 
     embedding, head = cost(EMBEDDING), cost(HEAD)
     shape = BlockShape.of(model, choice.layout, sizes, edition)
@@ -465,5 +465,5 @@ class EmbeddingHeadTimes:
 
 def _member(quantity: Callable[[BlockCost], Array], place: int, end: BlockCost) -> Array:
     """Return an entry of a quantity along its first axis."""
-    found: Array = quantity(end)[place]
-    return found
+    result: Array = quantity(end)[place]
+    return result

@@ -112,7 +112,7 @@ class PipelineStages:
     def gradient_sync(self) -> GradientSync:
         """Data-parallel traffic of a batch; passes wait for the traffic of the slowest stage."""
         uneven, stalled = self.uneven, self.stalled
-        found = self.traffic.sync(stalled[0] if uneven is None else uneven.of_slowest(stalled))
+        result = self.traffic.sync(stalled[0] if uneven is None else uneven.of_slowest(stalled))
         if self._kinds is None:
-            return found
-        return replace(found, message=reduced_bytes(self.mean.synced[0], self.schedule))
+            return result
+        return replace(result, message=reduced_bytes(self.mean.synced[0], self.schedule))

@@ -31,7 +31,7 @@ class ProcessGroup:
         ranks: Members of a group.
         network: Index of the outermost network between the members.
         stride: Distance between the global ranks of neighbours in a mesh; None without a mesh.
-        rooms: Inner instances that an instance of each nested network joins in a mesh; None: as many as possible.
+        fanouts: Inner instances that an instance of each nested network joins in a mesh; None: as many as possible.
         copies: Members hold equal shards: the replicate dimension of HSDP.
         experts: Members are data-parallel replicas of routed experts.
         near: Size of the clusters that a group consists of, in a mesh; ``stride`` is then the distance between
@@ -42,7 +42,7 @@ class ProcessGroup:
     ranks: Count
     network: Array
     stride: Count | None = None
-    rooms: Fanouts | None = None
+    fanouts: Fanouts | None = None
     copies: bool = False
     experts: bool = False
     near: Count | None = None
@@ -55,9 +55,9 @@ class ProcessGroup:
             return Group.on_network(system, self.network, ranks)
         stride = np.asarray(self.stride, np.int64)
         if self.near is None or self.near_stride is None:
-            return Group.in_mesh(system, ranks, stride, self.rooms)
-        near = Group.in_mesh(system, self.near, self.near_stride, self.rooms)
-        far = Group.in_mesh(system, ranks // self.near, stride, self.rooms)
+            return Group.in_mesh(system, ranks, stride, self.fanouts)
+        near = Group.in_mesh(system, self.near, self.near_stride, self.fanouts)
+        far = Group.in_mesh(system, ranks // self.near, stride, self.fanouts)
         return far.of_clusters(system, near)
 
     def usage(self, system: System) -> Fraction:
@@ -154,8 +154,8 @@ def layer_group(
             break
         stride = stride * degree
     # Slower dimensions do not move these groups.
-    rooms = fanouts_used(system, degrees, len(degrees))
-    return ProcessGroup(ranks, outermost(system, ranks * stride, rooms), stride, rooms)
+    fanouts = fanouts_used(system, degrees, len(degrees))
+    return ProcessGroup(ranks, outermost(system, ranks * stride, fanouts), stride, fanouts)
 
 
 def context_group(sizes: Sizes, choice: BlockChoice, system: System, which: str) -> ProcessGroup:
@@ -173,8 +173,8 @@ def context_group(sizes: Sizes, choice: BlockChoice, system: System, which: str)
         return ProcessGroup(ranks, sizes.network("cp"))
     tensor = np.asarray(sizes.tensor_par, np.int64)
     stride = tensor if which == "heads" else tensor * near
-    rooms = fanouts_used(system, [tensor, near, rings], 3)
-    return ProcessGroup(ranks, outermost(system, ranks * stride, rooms), stride, rooms)
+    fanouts = fanouts_used(system, [tensor, near, rings], 3)
+    return ProcessGroup(ranks, outermost(system, ranks * stride, fanouts), stride, fanouts)
 
 
 def expert_group(
@@ -199,8 +199,8 @@ def expert_group(
     # nested sizes of the tensor, the tensor-and-context, and the expert groups, whichever contains which
     spans = np.minimum(tensor, every), np.clip(every, tensor, parts), np.maximum(parts, every)
     degrees = [spans[0], spans[1] // spans[0], spans[2] // spans[1]]
-    rooms = fanouts_used(system, degrees, len(degrees))
-    return ProcessGroup(ranks, outermost(system, ranks * stride, rooms), stride, rooms)
+    fanouts = fanouts_used(system, degrees, len(degrees))
+    return ProcessGroup(ranks, outermost(system, ranks * stride, fanouts), stride, fanouts)
 
 
 def data_group(
@@ -233,20 +233,20 @@ def _in_clusters(
         apart: Distance between two members, counted in data-parallel ranks: a multiple of a cluster. None: neighbours.
         near: Distance between the members of a cluster, and their number.
     """
-    count, rooms = np.asarray(ranks, np.int64), schedule.rooms
+    count, fanouts = np.asarray(ranks, np.int64), schedule.fanouts
     distance, most = near
     clustered = np.minimum(most, count)
     if apart is not None:
         stride = stride * np.maximum(np.asarray(apart, np.int64) // most, 1)
         clustered = np.ones_like(clustered)
     if not (clustered > 1).any():
-        return ProcessGroup(ranks, outermost(system, stride * count, rooms), stride, rooms)
+        return ProcessGroup(ranks, outermost(system, stride * count, fanouts), stride, fanouts)
     clusters = count // clustered
     # a single cluster of several ranks spans its own members only, whatever the stride between clusters
     span = np.where((clusters > 1) | (clustered == 1), stride * clusters, distance * clustered)
-    network = outermost(system, span, rooms)
+    network = outermost(system, span, fanouts)
     return ProcessGroup(
-        ranks, network, stride, rooms, near=clustered, near_stride=np.asarray(distance)
+        ranks, network, stride, fanouts, near=clustered, near_stride=np.asarray(distance)
     )
 
 
@@ -288,7 +288,7 @@ def axis_group(schedule: Schedule, system: System, axis: str) -> ProcessGroup:
     if not schedule.choice.meshed:
         return ProcessGroup(ranks, network)
     stride = np.asarray(schedule.strides[axis], np.int64)
-    return ProcessGroup(ranks, network, stride, schedule.rooms)
+    return ProcessGroup(ranks, network, stride, schedule.fanouts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,20 +123,20 @@ def _of_folded(
     layout = schedule.layout
     assert layout is not None
     ends = None if embedding_head is None else embedding_head_memory(embedding_head, schedule)[1]
-    found = None
+    result = None
     for kind in (LAST, *range(SECOND, len(layout.blocks) - 1)):
         block, optimizer = costs[kind]
         here, held = schedule.with_blocks(layout.blocks[kind]), in_flight.on_folded(schedule, kind)
         own = ends if kind == LAST else None
         one = memory_of_stage(block, optimizer, here, edition, held, own)
-        if found is None:
-            found = one
+        if result is None:
+            result = one
             continue
-        before, there = (each.capacity.proc_mem_tier1_cap_req for each in (found, one))
-        kept = (before > there) | ((before == there) & (found.space.act >= one.space.act))
-        found = _fuller(found, one, kept)
-    assert found is not None
-    return found
+        before, there = (each.capacity.proc_mem_tier1_cap_req for each in (result, one))
+        kept = (before > there) | ((before == there) & (result.space.act >= one.space.act))
+        result = _fuller(result, one, kept)
+    assert result is not None
+    return result
 
 
 def _fuller(one: Memory, other: Memory, fuller: Array | None = None) -> Memory:

@@ -83,7 +83,7 @@ class UnevenStages:
             base, edge, waits_less = of_block(stage)
             return base, edge, chunks * (edge - base), np.maximum(0.0, edge - base + waits_less)
 
-        found = [
+        result = [
             np.where(
                 blocks < chunks,
                 blocks * edge + (chunks - blocks) * transfer_only,
@@ -98,11 +98,11 @@ class UnevenStages:
                 of_layers(self._embedding_head, self._embedding_head.cost.embedding),
                 of_layers(self._embedding_head, self._embedding_head.cost.head),
             )
-            found[FIRST] = found[FIRST] + embedding
-            found[LAST] = (
-                found[LAST] + head + np.where(self._layout.count[FIRST] > 0, 0.0, embedding)
+            result[FIRST] = result[FIRST] + embedding
+            result[LAST] = (
+                result[LAST] + head + np.where(self._layout.count[FIRST] > 0, 0.0, embedding)
             )
-        return found
+        return result
 
     def _each(self, quantity: Callable[[Stage], Q]) -> list[Q]:
         """Return a quantity of each kind of stage, computed once for kinds that share a stage object."""
@@ -114,16 +114,16 @@ class UnevenStages:
 
     def _with_added(self, backward: list[Seconds]) -> list[Seconds]:
         """Add the time of gradient accumulation to the backward pass of each kind of stage."""
-        found, embedding, head = [], np.zeros(1), np.zeros(1)
+        result, embedding, head = [], np.zeros(1), np.zeros(1)
         for stage, time, blocks in zip(self._stages, backward, self._layout.blocks, strict=True):
             if stage.accumulation is None:
                 return backward
             each, embedding, head = stage.accumulation
-            found.append(time + blocks * each)
+            result.append(time + blocks * each)
         single = self._layout.count[FIRST] == 0  # the only stage is of the last kind
-        found[FIRST] = found[FIRST] + embedding
-        found[LAST] = found[LAST] + head + np.where(single, embedding, 0.0)
-        return found
+        result[FIRST] = result[FIRST] + embedding
+        result[LAST] = result[LAST] + head + np.where(single, embedding, 0.0)
+        return result
 
     @cached_property
     def longest(self) -> Seconds:
@@ -254,7 +254,7 @@ class UnevenStages:
                 [[one, none] for one in times]
                 for times in (passes.forward, passes.backward, passes.weight)
             ]
-        found = []
+        result = []
         for of_block, of_layers in (
             (_forward, EmbeddingHead.forward),
             (_backward, EmbeddingHead.backward),
@@ -266,8 +266,8 @@ class UnevenStages:
                 first, last = of_kinds[LAST]
                 first = first + of_layers(ends, ends.cost.embedding)
                 of_kinds[LAST] = [first, last + of_layers(ends, ends.cost.head)]
-            found.append(of_kinds)
-        backward = found[1]
+            result.append(of_kinds)
+        backward = result[1]
         for kind, stage in enumerate(self._stages):
             backward[kind] = [time + self._stalled[kind] / 2 for time in backward[kind]]
             if stage.accumulation is not None:
@@ -279,7 +279,7 @@ class UnevenStages:
                     time + (blocks * block + end)
                     for time, (blocks, end) in zip(backward[kind], more, strict=True)
                 ]
-        return found
+        return result
 
     @cached_property
     def _pairs(self) -> list[Count]:

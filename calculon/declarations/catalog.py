@@ -233,7 +233,7 @@ def _is_configuration(raw: Mapping[Any, object]) -> bool:
     return bool({"model_type", "architectures"} & raw.keys()) and "num_blocks" not in raw
 
 
-def tells(kind: str, raw: Mapping[Any, object]) -> bool:
+def has_fields_of(kind: str, raw: Mapping[Any, object]) -> bool:
     """Return True if a document has fields that identify a kind of spec."""
     return any(name in raw for name in _TELLING[kind])
 

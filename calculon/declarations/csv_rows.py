@@ -12,10 +12,10 @@ from calculon.base.frozen import dataclass
 from calculon.declarations.fields import Declaration
 from calculon.declarations.files import LARGEST_FILE, reason
 
-MOST_BYTES = LARGEST_FILE
+MAX_BYTES = LARGEST_FILE
 """Largest file that is read into memory, in bytes."""
 
-MOST_ROWS, MOST_COLUMNS = 100_000, 1_000
+MAX_ROWS, MAX_COLUMNS = 100_000, 1_000
 """Most rows and columns of a file. Measurements have far fewer; the limits catch wrong files early."""
 
 
@@ -72,7 +72,7 @@ def typed(kind: Any, text: str) -> Any:
 
 
 def read_text(file: str) -> str:
-    """Return a text file in UTF-8 of at most :data:`MOST_BYTES`.
+    """Return a text file in UTF-8 of at most :data:`MAX_BYTES`.
 
     Raises:
         SpecError: If it cannot be read, is longer, or is not text.
@@ -80,9 +80,9 @@ def read_text(file: str) -> str:
     try:
         with Path(file).open("rb") as stream:
             # One byte more than allowed tells a file that is too long from one that fits exactly.
-            data = stream.read(MOST_BYTES + 1)
-        if len(data) > MOST_BYTES:
-            raise SpecError(file, Problem("", f"at most {MOST_BYTES >> 20} MiB", "a longer file"))
+            data = stream.read(MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
+            raise SpecError(file, Problem("", f"at most {MAX_BYTES >> 20} MiB", "a longer file"))
         return data.decode("utf-8-sig")
     except OSError as error:
         raise SpecError(file, Problem("", "a readable file", reason(error))) from None
@@ -106,12 +106,12 @@ def parse_csv(
         file: Name of the file, for messages.
         text: Content of the file.
         needed: Columns that the header must have; ``seconds or busbw`` accepts either. Further columns are allowed.
-        most_rows: Largest number of rows; by default :data:`MOST_ROWS`.
+        most_rows: Largest number of rows; by default :data:`MAX_ROWS`.
 
     Raises:
         SpecError: For a missing or repeated column, a line with too few or too many cells, too many lines or none.
     """
-    most = MOST_ROWS if most_rows is None else most_rows
+    most = MAX_ROWS if most_rows is None else most_rows
     lines: list[Line] = []
     header: list[str] = []
     reader = csv.reader(io.StringIO(text))
@@ -153,6 +153,6 @@ def _check_header(line: Line, header: Sequence[str], needed: Sequence[str]) -> N
 
 def check_columns(file: str, header: Sequence[str], place: str = "header") -> None:
     """Raise SpecError for a table with too many columns; results and measurements have a few hundred at most."""
-    if len(header) > MOST_COLUMNS:
-        problem = Problem(place, f"at most {MOST_COLUMNS:,} columns", f"{len(header):,}")
+    if len(header) > MAX_COLUMNS:
+        problem = Problem(place, f"at most {MAX_COLUMNS:,} columns", f"{len(header):,}")
         raise SpecError(file, problem)

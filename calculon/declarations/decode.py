@@ -12,12 +12,16 @@ from functools import cache
 from itertools import islice
 from typing import Any, Protocol, TypeVar, cast, get_args, get_origin, runtime_checkable
 
-from calculon.base.errors import MOST_PROBLEMS, Problem, SpecError, nearest, printable
+from calculon.base.errors import MAX_PROBLEMS, Problem, SpecError, nearest, printable
 from calculon.declarations.fields import SpecField, shown, spec_fields
+from calculon.declarations.overlay import BASE
 
 R = TypeVar("R")
 
-_MOST_COMPARED = 200
+MISSING = "nothing (the field is missing)"
+"""What a problem with a required field found."""
+
+_MAX_COMPARED = 200
 """Unknown keys of an object that are compared with a missing field, in case one is a misspelling of it."""
 
 
@@ -59,7 +63,7 @@ def decode(cls: type[R], raw: object, file: str, *, place: str = "", **extra: An
         extra = derive(raw) | extra
     record = _record(cls, raw, place, problems, file, extra)
     if problems:
-        raise SpecError(file, problems)
+        raise SpecError(file, _with_base_hint(problems, getattr(cls, "base_hint", "")))
     return cast("R", record)
 
 
@@ -102,11 +106,11 @@ def _record(
 
 def _missing(field: SpecField, raw: Mapping[Any, Any], known: list[str], place: str) -> Problem:
     strangers = (str(key) for key in raw if key not in known)
-    similar = nearest(field.key, list(islice(strangers, _MOST_COMPARED)))
+    similar = nearest(field.key, list(islice(strangers, _MAX_COMPARED)))
     hint = f"is it spelled {similar.split(chr(39))[1]!r} here?" if similar else "add it"
     kind = field.annotation if isinstance(field.annotation, type) else object
     expected = field.declaration.wanted(kind) if kind in (int, float, bool, str) else "this field"
-    return Problem(place, expected, "nothing (the field is missing)", hint)
+    return Problem(place, expected, MISSING, hint)
 
 
 def _unknown(
@@ -122,14 +126,14 @@ def _unknown(
     for number, key in enumerate(strangers):
         place = f"{path}.{key}" if path else str(key)
         # The nearest spelling is slow to compute, and a page shows the first problems only.
-        hint = nearest(str(key), known) if number < MOST_PROBLEMS else ""
+        hint = nearest(str(key), known) if number < MAX_PROBLEMS else ""
         if refused:
             found = f"the unknown field {shown(str(key))}"
             hint = hint or "known are " + ", ".join(known)
             problems.append(Problem(place, "only the known fields", found, hint))
-        elif number < MOST_PROBLEMS:
+        elif number < MAX_PROBLEMS:
             _warn(f"{file}: {place}: unknown field, ignored{hint and '; '}{hint}")
-    if not refused and (more := len(strangers) - MOST_PROBLEMS) > 0:
+    if not refused and (more := len(strangers) - MAX_PROBLEMS) > 0:
         _warn(f"{file}: and {more:,} more unknown fields, ignored")
 
 
@@ -204,3 +208,18 @@ def _sequence(
     return tuple(
         _record(item, one, f"{path}[{i}]", problems, file, {}) for i, one in enumerate(raw)
     )
+
+
+_MANY = 3
+"""Number of missing fields from which a file is a few changes of a system rather than a whole one."""
+
+
+def _with_base_hint(problems: list[Problem], hint: str) -> list[Problem]:
+    """Return the problems with one problem, and a hint at ``base``, in place of many missing fields."""
+    missing = [one for one in problems if one.found == MISSING]
+    if not hint or len(missing) < _MANY:
+        return problems
+    wanted = "the system that this file changes, or all fields of a system"
+    found = f"nothing, and no {', '.join(one.field for one in missing)}"
+    others = [one for one in problems if one not in missing]
+    return [*others, Problem(BASE, wanted, found, hint)]

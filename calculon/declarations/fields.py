@@ -204,7 +204,7 @@ class Declaration:
 
         Args:
             kind: One of int, float, bool and str.
-            value: What the file or the caller gave.
+            value: Value given by the file or the caller.
             path: Path of the field, for the message.
         """
         value = self.plain(value)

@@ -267,9 +267,9 @@ def indented(document: object) -> str:
     return re.sub(_PLAIN_LIST, _on_one_line, json_text(document))
 
 
-def _on_one_line(found: re.Match[str]) -> str:
-    line = f"[{re.sub(_BREAK, ', ', found[1])}]"
-    return found[0] if '"' in line and len(line) > _LONGEST_LINE else line
+def _on_one_line(match: re.Match[str]) -> str:
+    line = f"[{re.sub(_BREAK, ', ', match[1])}]"
+    return match[0] if '"' in line and len(line) > _LONGEST_LINE else line
 
 
 _LONGEST_LINE = 120

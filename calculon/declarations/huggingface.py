@@ -73,12 +73,12 @@ def source_of(raw: object) -> str:
     config = Configuration(raw if isinstance(raw, dict) else {}, "")
     of = config.get("_name_or_path")
     known = f" of {of}" if isinstance(of, str) and of else ""
-    part = ", the text model alone" if config.get("text_config") else ""
+    part = ", the text model only" if config.get("text_config") else ""
     return f"Hugging Face config.json{known}, model_type {config.get('model_type')}{part}"
 
 
 WITHOUT_INDEXER = (
-    "without the indexer of its sparse attention, so every token attends to all before it"
+    "without the indexer of its sparse attention, so every token attends to all earlier tokens"
 )
 """Note on a model whose queries attend only to keys that an indexer selects."""
 
@@ -115,7 +115,7 @@ def _open(raw: object, file: str) -> tuple[Configuration, Family]:
         why = OTHERS.get(str(kind))
         hint = f"it has {why}, which a model file cannot express" if why else ""
         if isinstance(config.get("text_config"), Mapping):
-            hint = hint or "its text_config describes the text model: make it a file of its own"
+            hint = hint or "its text_config describes the text model: save it as a separate file"
         config.refuse("model_type", wanted, shown(kind), hint or nearest(str(kind), [*FAMILIES]))
     family = FAMILIES[kind]
     if not family.inside:

@@ -20,7 +20,7 @@ OPTIMIZERS = ("adam", "adam_8bit", "lion", "sgd_momentum", "sgd", "adafactor", "
 MASTER_BYTES: Final = 4
 """Bytes of a master copy of a weight, and of a gradient in the arithmetic of a step."""
 
-LEAST_RESULT_BYTES = 2
+MIN_RESULT_BYTES = 2
 """8-bit products have 16-bit results (Micikevicius et al., arXiv 2209.05433, section 3)."""
 
 
@@ -48,7 +48,7 @@ def product_type(datatype: str, matmul_dtype: str, fp8_recipe: str) -> str:
 def result_bytes(datatype: str, matmul_dtype: str) -> int:
     """Return the bytes per element of results of products, and of the operators between them."""
     operand = min(DATATYPE_BYTES[datatype], MATMUL_BYTES[arithmetic_type(datatype, matmul_dtype)])
-    return min(DATATYPE_BYTES[datatype], max(operand, LEAST_RESULT_BYTES))
+    return min(DATATYPE_BYTES[datatype], max(operand, MIN_RESULT_BYTES))
 
 
 ATTENTION_KERNELS = ("flash1", "triton", "flash2", "flash3", "cudnn")

@@ -206,8 +206,14 @@ def _found(
     if base in known:
         return known[base].resolve()
     path = Path(file).parent / base
-    if document_suffix(base) not in SUFFIXES or not path.is_file():
-        there = [*presets, *known]
-        hint = nearest(document_stem(base), there) or "the catalog has " + ", ".join(there)
-        raise SpecError(file, Problem(BASE, wanted, shown(base), hint))
-    return path.resolve()
+    if document_suffix(base) in SUFFIXES and path.is_file():
+        return path.resolve()
+    from calculon.declarations.spellings.catalog_words import meaning  # rarely needed
+
+    meant = meaning("execution" if presets else "system", base, known)
+    if len(meant.names) == 1:
+        return known[meant.names[0]].resolve()
+    there = [*presets, *known]
+    hint = nearest(document_stem(base), meant.near) or meant.hint or nearest(base, there)
+    hint = hint or "the catalog has " + ", ".join(there)
+    raise SpecError(file, Problem(BASE, wanted, shown(base), hint))

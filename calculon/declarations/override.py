@@ -78,6 +78,23 @@ def _declared(kind: Any) -> dict[str, Any]:
     return {field.key: field.annotation for field in fields}
 
 
+def paths_to(record: type, name: str) -> list[str]:
+    """Return the declared paths of a record class to fields of a name; in a list, of its first member.
+
+    >>> from calculon.hardware.system import System
+    >>> paths_to(System, "bandwidth")
+    ['networks[0].bandwidth']
+    """
+    found = []
+    for key, kind in _declared(record).items():
+        listed = get_origin(kind) is tuple
+        inner = get_args(kind)[0] if listed else kind
+        if key == name:
+            found.append(key)
+        found += [f"{key}{'[0]' * listed}.{one}" for one in paths_to(inner, name)]
+    return found
+
+
 def _inside(kind: Any, step: Step, member: object) -> Any:
     """Return the type of a member; None if unknown. Types with their own decoder may define ``inside``."""
     if says := getattr(kind, "inside", None):

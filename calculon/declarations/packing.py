@@ -99,10 +99,10 @@ def _squares(counts: Array, seq_length: int) -> Array:
     marks = np.union1d(ends[ends < cuts[-1]], cuts)
     first = np.searchsorted(marks, cuts[:-1])
     # Float squares: the square of a length near 2**31 would be close to the limit of int64, and a sum beyond it.
-    found: Array = (
+    result: Array = (
         np.add.reduceat(np.diff(marks).astype(float) ** 2, first) if full else np.zeros(0)
     )
-    return found
+    return result
 
 
 def _whole_numbers(lengths: Any, seq_length: Any, sequences: Any, ranks: Any) -> Array:

@@ -8,13 +8,13 @@ from typing import Any
 
 from calculon.base.errors import Problem, SpecError
 
-MOST_VALUES = 5_000_000
+MAX_VALUES = 5_000_000
 """Most values of a JSON document; each takes far more memory than its text."""
 
-MOST_YAML = 2**20
+MAX_YAML = 2**20
 """Most bytes of a YAML document; the parser is about a hundred times slower than the one for JSON."""
 
-MOST_NODES = 50_000
+MAX_NODES = 50_000
 """Most values of a YAML document; the values of an alias count at each use."""
 
 _DEEPEST = 100  # levels of nested lists and objects
@@ -52,8 +52,8 @@ def parse(data: bytes, file: str, suffix: str = "") -> object:
     try:
         if suffix == ".json" or text.lstrip().startswith("{"):
             # A bound on the number of values from a count of characters, before any memory is allocated.
-            if sum(map(text.count, "[{,")) > MOST_VALUES:
-                raise _NoDocumentError(f"JSON of more than {MOST_VALUES:,} values")
+            if sum(map(text.count, "[{,")) > MAX_VALUES:
+                raise _NoDocumentError(f"JSON of more than {MAX_VALUES:,} values")
             document = json.loads(text, object_pairs_hook=_no_duplicates)
         else:
             document = _parse_yaml(text)
@@ -153,8 +153,8 @@ def _parse_yaml(text: str) -> object:
     """
     import yaml  # deferred: most specs are JSON
 
-    if len(text) > MOST_YAML:
-        found = f"YAML of more than {MOST_YAML // 2**20} MiB"
+    if len(text) > MAX_YAML:
+        found = f"YAML of more than {MAX_YAML // 2**20} MiB"
         raise _NoDocumentError(found, "write it as JSON")
     try:
         return yaml.load(text, _loader())
@@ -190,8 +190,8 @@ def _loader() -> Any:
             else:
                 self.nodes += 1
                 self.sizes[id(node)] = self.nodes - before
-            if self.nodes > MOST_NODES:
-                found = f"YAML of more than {MOST_NODES:,} values"
+            if self.nodes > MAX_NODES:
+                found = f"YAML of more than {MAX_NODES:,} values"
                 raise _NoDocumentError(found, "write it as JSON, which has no aliases")
             return node
 

@@ -53,7 +53,9 @@ def absent(parent: object, step: Step, place: str) -> Problem | None:
             return Problem(here, f"a position {inside} that exists", found, "counted from 0")
         return None
     if not isinstance(parent, Mapping):
-        return Problem(here, f"an object {inside}", shown(parent))
+        counted = isinstance(parent, list) and step.isdecimal()
+        hint = f"write {joined(place, int(step))}" if counted else ""
+        return Problem(here, f"an object {inside}", shown(parent), hint)
     if step not in parent:
         known = [str(key) for key in parent]
         hint = nearest(step, known) or "known are " + ", ".join(known)

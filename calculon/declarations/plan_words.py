@@ -321,10 +321,10 @@ def _others(of: Any, usually: Any) -> Iterator[str]:
         if field.name == "data_par_slowdown" and of("data_par") * of("context_par") == 1:
             continue  # a single replica has no collectives that could slow its work
         if value != usually(field.name, field.default):
-            yield marked(declaration, field.name, value, field.default)
+            yield field_mark(declaration, field.name, value, field.default)
 
 
-def marked(declaration: Declaration, name: str, value: Any, default: Any) -> str:
+def field_mark(declaration: Declaration, name: str, value: Any, default: Any) -> str:
     """Return a short text for the value of an optional field."""
     mark = declaration.mark
     if value != default:

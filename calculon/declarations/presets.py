@@ -125,7 +125,7 @@ class Entries(dict[str, Entry]):
         if not isinstance(raw, Mapping):
             problems.append(Problem(path, "an object", shown(raw)))
             return None
-        found = cls()
+        result = cls()
         for name, one in raw.items():
             place = f"{path}.{name}"
             if name not in _FIELDS or name in _ARGUMENTS:
@@ -135,8 +135,8 @@ class Entries(dict[str, Entry]):
                 wanted = f"an object with {', '.join(_KEYS)}, of which value is needed"
                 problems.append(Problem(place, wanted, shown(one)))
             else:
-                found[str(name)] = _entry(_FIELDS[name], one, place, problems)
-        return found
+                result[str(name)] = _entry(_FIELDS[name], one, place, problems)
+        return result
 
     @classmethod
     def schema(cls) -> dict[str, Any]:
@@ -178,9 +178,9 @@ def _value(one: SpecField, raw: object, place: str, problems: list[Problem]) -> 
     if not isinstance(raw, str):
         problems.append(problem)
         return None
-    found = Expression.decode(raw, place, problems)
-    problems += _strangers(found, place) if found is not None else ()
-    return found
+    result = Expression.decode(raw, place, problems)
+    problems += _strangers(result, place) if result is not None else ()
+    return result
 
 
 def _constants(one: SpecField, raw: object, place: str, problems: list[Problem]) -> tuple[Any, ...]:
@@ -272,15 +272,15 @@ class Preset:
         entry = self.entries.get(name)
         return None if entry is None or not entry.tries else entry.tries
 
-    def practised(self, degrees: Mapping[str, int], asked: Collection[str]) -> bool:
+    def practised(self, degrees: Mapping[str, int], names: Collection[str]) -> bool:
         """Return True if degrees follow the rules of practice that do not read a requested field.
 
         Args:
             degrees: Values of :data:`PRACTISED` or of :data:`OF_SEQUENCES`; rules that read other names are skipped.
-            asked: Fixed fields; rules that read them are skipped.
+            names: Fixed fields; rules that read them are skipped.
         """
         return all(
-            any(name in asked or name not in degrees for name in one.that.names)
+            any(name in names or name not in degrees for name in one.that.names)
             or bool(one.that.value(degrees.__getitem__))
             for one in self.practice
         )
@@ -577,7 +577,7 @@ def refused(preset: Preset, value_of: Callable[[str], Any]) -> Iterator[tuple[Li
     for limit in preset.limits:
         if not limit.that.value(value_of):
             given = ", ".join(f"{n}={plain(value_of(n))}" for n in limit.that.names)
-            wanted = f"{limit.that.text}, as {preset.name} needs it"
+            wanted = f"a combination that {preset.name} runs"
             yield limit, Problem(limit.that.names[0], wanted, given, limit.why)
 
 

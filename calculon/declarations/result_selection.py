@@ -108,10 +108,10 @@ def workload_in(raw: Mapping[str, Any], selector: str, path: str) -> Mapping[str
         SpecError: If the selector matches nothing, or the document does not state its workload.
     """
     deployment_in(raw, selector, path)
-    found = raw.get(WORKLOAD)
-    if not isinstance(found, Mapping):
-        raise SpecError(path, Problem(WORKLOAD, "a workload", shown(found)))
-    return found
+    result = raw.get(WORKLOAD)
+    if not isinstance(result, Mapping):
+        raise SpecError(path, Problem(WORKLOAD, "a workload", shown(result)))
+    return result
 
 
 def execution_in(

@@ -89,6 +89,6 @@ def _value(field: SpecField) -> dict[str, Any]:
         least = 0 if declaration.optional else 1
         return {"type": "array", "minItems": least, "items": _record(get_args(kind)[0])}
     if own := getattr(kind, "schema", None):
-        found: dict[str, Any] = own()
-        return found
+        result: dict[str, Any] = own()
+        return result
     return _record(kind)

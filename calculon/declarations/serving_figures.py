@@ -39,21 +39,21 @@ class PrefixFigures:
     NAMES: ClassVar = "{field}"
 
     hit_rate: Fraction = stat("share of prompt tokens found in a cache")
-    hit_offloaded: Fraction = stat("share of prompt tokens loaded from tier 2")
+    hit_offloaded: Fraction = stat("share of prompt tokens loaded from host memory or disk")
     kept_prefixes: Count = stat(
-        "cached prefixes that fit in tier 1 of a replica in addition to the concurrent requests",
+        "cached prefixes that fit in the memory of a replica in addition to the concurrent requests",
         nullable=True,
     )
     offloaded_prefixes: Count = stat(
-        "cached prefixes that fit in tier 2, if there is one", nullable=True
+        "cached prefixes that fit in host memory or on disk, if they are offloaded", nullable=True
     )
     waiting_prefixes: Count = stat(
         "conversations of a replica that wait for their next turn", nullable=True
     )
-    hit_time: Seconds = stat("time to fetch a cached prefix from tier 2", nullable=True)
+    hit_time: Seconds = stat("time to fetch an offloaded prefix", nullable=True)
     recompute_time: Seconds = stat("time to recompute a cached prefix", nullable=True)
     hit_break_even: BytesPerSecond = stat(
-        "bandwidth of tier 2 per processor above which fetching a prefix is faster than recomputing it",
+        "bandwidth of host memory or disk per processor above which fetching a prefix is faster than recomputing it",
         nullable=True,
     )
 

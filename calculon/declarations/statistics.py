@@ -38,8 +38,8 @@ class Work:
 
     flops: Flops = stat("arithmetic of a block in {part}")
     flops_time: Seconds = stat("arithmetic time of a block in {part}")
-    mem_accessed: Bytes = stat("tier-1 memory traffic of a block in {part}")
-    mem_time: Seconds = stat("tier-1 memory time of a block in {part}")
+    mem_accessed: Bytes = stat("memory traffic of a block in {part}")
+    mem_time: Seconds = stat("memory time of a block in {part}")
     time: Seconds = stat("processing time of a block in {part}")
 
 
@@ -220,16 +220,16 @@ class OffloadBandwidth:
     SOURCE: ClassVar = "5.9"
 
     act_offload_bw_req: BytesPerSecond = stat(
-        "tier-2 bandwidth that hides offloaded activations", nullable=True
+        "host memory bandwidth that hides offloaded activations", nullable=True
     )
     weight_offload_bw_req: BytesPerSecond = stat(
-        "tier-2 bandwidth that hides offloaded weights", nullable=True
+        "host memory bandwidth that hides offloaded weights", nullable=True
     )
     optim_offload_bw_req: BytesPerSecond = stat(
-        "tier-2 bandwidth that hides an offloaded optimizer", nullable=True
+        "host memory bandwidth that hides an offloaded optimizer", nullable=True
     )
     offload_mem_bw_req: BytesPerSecond = stat(
-        "tier-2 bandwidth that hides everything that is offloaded", nullable=True
+        "host memory bandwidth that hides everything that is offloaded", nullable=True
     )
 
 
@@ -239,8 +239,8 @@ class Capacity:
 
     SOURCE: ClassVar = "5.8"
 
-    proc_mem_tier1_cap_req: Bytes = stat("tier-1 memory needed")
-    proc_mem_tier2_cap_req: Bytes = stat("tier-2 memory needed")
+    proc_mem_tier1_cap_req: Bytes = stat("memory needed")
+    proc_mem_tier2_cap_req: Bytes = stat("host memory needed")
 
 
 @record
@@ -379,7 +379,7 @@ class MemoryRisk:
     """Probability of fitting in memory, from memory measurements."""
 
     fits: Fraction = stat(
-        "probability that an execution fits in tier-1 memory, from measured runs", nullable=True
+        "probability that an execution fits in memory, from measured runs", nullable=True
     )
 
 
@@ -406,6 +406,9 @@ BOUNDS = {
     "total_time_high": "upper end of the interval of total_time",
 }
 """Prediction interval from measured training steps in edition ``corrected``, in s."""
+
+MEMORIES = ("memory", "host memory")
+"""Names of both memory tiers: of a processor, and of its host, which receives what is offloaded."""
 
 TIER1 = "proc_mem_tier1_cap_req"
 """Tier-1 memory needed by an execution."""

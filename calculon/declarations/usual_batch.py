@@ -5,7 +5,7 @@ from calculon.declarations.spellings import global_batch, sequence_length
 TOKENS_PER_BATCH = 4 * 2**20
 """Tokens of the default batch on 64 to 4,096 processors: Llama 3 8B and 70B, arXiv:2407.21783, section 3.4.1."""
 
-MOST_PER_PROCESSOR = 2**16
+MAX_PER_PROCESSOR = 2**16
 """Most tokens of the default batch per processor: 512 Ki on 8 processors, as llm.c trains GPT-2 124M on 8 A100
 (github.com/karpathy/llm.c, discussion 481), so that a step on few processors takes seconds."""
 
@@ -22,25 +22,25 @@ def usual_batch(procs: int, length: int) -> int:
     >>> [usual_batch(procs, 8192) for procs in (1, 8, 64, 1024, 16384)]
     [8, 64, 512, 512, 2048]
     """
-    few = min(TOKENS_PER_BATCH, MOST_PER_PROCESSOR * procs)
+    few = min(TOKENS_PER_BATCH, MAX_PER_PROCESSOR * procs)
     wanted = max(few, TOKENS_PER_PROCESSOR * procs) / length
     unit = _divisible(procs, wanted)
     return max(1, round(wanted / unit)) * unit
 
 
-def asked_length(seq: int | str | None, longest: int) -> int:
+def requested_length(seq: int | str | None, longest: int) -> int:
     """Return the sequence length in tokens: as stated, else the length of the model up to :data:`LONGEST_UNASKED`.
 
-    >>> asked_length(None, 131072), asked_length("4k", 131072)
+    >>> requested_length(None, 131072), requested_length("4k", 131072)
     (8192, 4096)
     """
     return min(longest, LONGEST_UNASKED) if seq is None else sequence_length(str(seq))
 
 
-def asked_batch(batch: int | str | None, procs: int, length: int) -> int:
+def requested_batch(batch: int | str | None, procs: int, length: int) -> int:
     """Return the batch in sequences: as stated in sequences or tokens, or the default.
 
-    >>> asked_batch("4M", 64, 8192), asked_batch(None, 1024, 8192)
+    >>> requested_batch("4M", 64, 8192), requested_batch(None, 1024, 8192)
     (512, 512)
     """
     return (

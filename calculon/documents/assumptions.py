@@ -86,8 +86,8 @@ ASSUMPTIONS = {
 
 def assumptions(editions: Sequence[str]) -> list[str]:
     """Return the assumptions of some editions; an assumption that not all share names its edition."""
-    found = [EDITIONS[edition] for edition in editions]
+    result = [EDITIONS[edition] for edition in editions]
     for text in dict.fromkeys(text for edition in editions for text in ASSUMPTIONS[edition]):
         own = [edition for edition in editions if text in ASSUMPTIONS[edition]]
-        found.append(text if len(own) == len(editions) else f"Edition {own[0]}: {text}")
-    return found
+        result.append(text if len(own) == len(editions) else f"Edition {own[0]}: {text}")
+    return result

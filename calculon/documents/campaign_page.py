@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from calculon.base.units import amount, between, known
 from calculon.declarations.origin import stated_name
 from calculon.declarations.plan_words import plan_words
-from calculon.documents.campaign_beside import published_section
 from calculon.documents.campaign_sections import (
     Data,
     assumed_section,
@@ -18,16 +17,17 @@ from calculon.documents.campaign_sections import (
     uses_section,
 )
 from calculon.documents.campaign_words import (
-    LEAST_DAYS,
+    MIN_DAYS,
     ramp_days,
     span,
     three_digits,
     tokens_words,
 )
+from calculon.documents.confidence import remarks
 from calculon.documents.estimate_result import result_of
-from calculon.documents.how_sure import remarks
 from calculon.documents.page import SIDE_BY_SIDE
 from calculon.documents.page_title import titled
+from calculon.documents.published_runs_section import published_section
 from calculon.render.digits import Digits
 from calculon.render.document import (
     Block,
@@ -70,7 +70,7 @@ _UNKNOWN = {
 
 _INTERVAL_OF = "The interval is for step time, not for the failure rate."
 
-_MOST_PARTS = 8
+_MAX_PARTS = 8
 """Number of parts up to which each has a row."""
 
 _SHORT = 0.02
@@ -154,7 +154,7 @@ class _CampaignPage:
         rows: list[tuple[Line, ...]] = [("", dim("expected"), dim(level))]
         # Figures of the run are proportional to its days, so they share its relative interval.
         low, high = (1.0, 1.0) if bounds is None else (end / days for end in bounds)
-        short = days < LEAST_DAYS
+        short = days < MIN_DAYS
         for label, name, falls in ANSWER:
             if (value := self.figures[name]) is None:
                 continue
@@ -162,8 +162,8 @@ class _CampaignPage:
                 label, value = "hours", 24 * value  # noqa: PLW2901
             # Rates fall when the run takes longer, which swaps the ends.
             ends = (value / high, value / low) if falls else (value * low, value * high)
-            told = (self.digits.rate(end, like=value) for end in ends)
-            said = between(*told) if bounds else ""
+            ends_text = (self.digits.rate(end, like=value) for end in ends)
+            said = between(*ends_text) if bounds else ""
             # Edition sc23 has exact figures; otherwise limits and totals need comparable digits.
             three = self.digits.spread and name in _COUNTED
             expected = three_digits(value) if three else self.digits.rate(value)
@@ -192,9 +192,9 @@ class _CampaignPage:
             return f"Failures alone hardly spread the {unit} (p10 to p90)."
         # Digits follow from the spread itself, but at least 0.1 % of the days.
         error = max((high - low) / 2, _HARDLY * middle)
-        told = (known(end, error) for end in (middle, low, high))
+        values = (known(end, error) for end in (middle, low, high))
         return "Failures alone: {} {unit} at p50, {} to {} from p10 to p90.".format(
-            *told, unit=unit
+            *values, unit=unit
         )
 
     def _parts(self) -> Section:
@@ -213,7 +213,7 @@ class _CampaignPage:
             Column("share", "share", right=True, drop=1),
             Column("mfu", "MFU", right=True),
         )
-        rows = list(_groups(parts, total)) if len(parts) > _MOST_PARTS else [[one] for one in parts]
+        rows = list(_groups(parts, total)) if len(parts) > _MAX_PARTS else [[one] for one in parts]
         notes = [_ramp(parts)] if len(parts) > 1 else []
         for note in dict.fromkeys(part["note"] for part in parts if part["note"]):
             numbers = [str(i) for i, part in enumerate(parts, start=1) if part["note"] == note]
@@ -237,8 +237,8 @@ class _CampaignPage:
         """Return the cells of a part, or of several parts that share a row: sums and ranges."""
 
         def ends(write: Callable[[Data], str]) -> str:
-            told = dict.fromkeys(write(one) for one in (some[0], some[-1]))
-            return " to ".join(told)
+            values = dict.fromkeys(write(one) for one in (some[0], some[-1]))
+            return " to ".join(values)
 
         mfu = "mfu_causal" if self.main.skips_masked_keys else "mfu"
         days = sum(one["days"] for one in some)
@@ -278,7 +278,7 @@ def _groups(parts: list[Data], total: float) -> Iterator[list[Data]]:
 
 
 def _limit(one: Data, low: float, high: float) -> Styled:
-    """Say if a limit is kept, and if an end of the interval (relative to the value) changes that."""
+    """Say if a limit is met, and if an end of the interval (relative to the value) changes that."""
     if one["met"]:
         over = one["value"] * high - one["limit"]
         end = (
@@ -286,11 +286,11 @@ def _limit(one: Data, low: float, high: float) -> Styled:
             if over > 0
             else ""
         )
-        said, style = f"Keeps {one['in_words']}.", ""
+        said, style = f"Meets {one['in_words']}.", ""
     else:
         left = one["limit"] - one["value"] * low
         end = (
-            f"The fast end of the interval keeps it by {amount(left, one['unit'])}."
+            f"The fast end of the interval meets it by {amount(left, one['unit'])}."
             if left >= 0
             else ""
         )
@@ -300,8 +300,8 @@ def _limit(one: Data, low: float, high: float) -> Styled:
 
 def _loss(expected: Data) -> str:
     """Return the final loss by both scaling laws; for a run to a target loss, the tokens by both laws."""
-    told = (f"{loss:.2f} ({law.capitalize()})" for law, loss in expected["loss"].items())
-    said = f"{' or '.join(told)} expected"
+    losses = (f"{loss:.2f} ({law.capitalize()})" for law, loss in expected["loss"].items())
+    said = f"{' or '.join(losses)} expected"
     if "tokens" in expected:
         tokens = (
             f"{tokens_words(count)} ({law.capitalize()})"

@@ -122,7 +122,7 @@ def money_section(money: Data, digits: Digits) -> Section:
     """Return the dollars of a run by use, and the source of the price."""
     price = money["price"]
     of = (price["kind"].replace("_", " "), price["source"], price["date"])
-    told = ", ".join(one for one in of if one)
+    text = ", ".join(one for one in of if one)
     remark = f"{price['usd']:,.2f} USD per processor-hour"
     parts = {
         "processors, with spares": money["processors"],
@@ -136,7 +136,7 @@ def money_section(money: Data, digits: Digits) -> Section:
         rows.append(("together", f"{digits.rate(money['total'])} USD", ""))
     if (hours := money["reserved_from_hours"]) is not None:
         rows.append(("reserved is cheaper", f"{hours:,.0f} h", "or more of use per year"))
-    return _amounts("Money", remark, f"Price: {told}.", rows)
+    return _amounts("Money", remark, f"Price: {text}.", rows)
 
 
 def _amounts(title: str, remark: str, basis: str, rows: Sequence[tuple[str, str, str]]) -> Section:

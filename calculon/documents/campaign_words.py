@@ -6,7 +6,7 @@ from typing import Any
 from calculon.base.units import MEGA, duration, known, scaled
 
 DAY = 86400.0
-LEAST_DAYS = 2.0
+MIN_DAYS = 2.0
 """Length from which on a run is written in days, not hours."""
 
 
@@ -16,7 +16,7 @@ def span(days: float, total: float) -> str:
     >>> span(1.516, 95.3), span(0.004, 95.3), span(0.02, 0.5)
     ('1.5 d', '<0.1 d', '0.5 h')
     """
-    factor, unit = (1.0, "d") if total >= LEAST_DAYS else (24.0, "h")
+    factor, unit = (1.0, "d") if total >= MIN_DAYS else (24.0, "h")
     value = days * factor
     # Below 0.05 the value would round to 0.0, which means "none".
     return f"<0.1 {unit}" if 0 < value < 0.05 else f"{value:,.1f} {unit}"

@@ -77,7 +77,7 @@ def report(
 
     Args:
         results: Results, or a mapping of names to results; the page of a search lists its executions. Deployments
-            (Served) have a page of their own kind.
+            (Served) have a separate kind of page.
         path: File to write: ``NAME.html``.
         campaign: Add the whole training run of each result: ``{"tokens": "15T"}``.
 

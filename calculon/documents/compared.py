@@ -30,7 +30,7 @@ def compared(results: Sequence[Result], dialect: str = "") -> "Comparison":
     if not 2 <= len(results) <= MOST:
         wanted = f"2 to {MOST} results to compare"
         raise SpecError("compare", Problem("", wanted, str(len(results))))
-    ways = {results.index(best): told for best, told in comparable(results)}
+    ways = {results.index(best): text for best, text in comparable(results)}
     number, changes = settings_changes(results, dialect)
     return Comparison(results, orders_of(results), ways, number, changes)
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from calculon.base.display import Tabular, columns_of, draw_result
+from calculon.base.display import Tabular, WithMfu, columns_of, draw_result
 from calculon.base.frozen import dataclass
 from calculon.base.records import columns
 from calculon.base.units import Array, Unit
 from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.statistics import CorrectedStats
-from calculon.documents.how_sure import Order, order_in_words
+from calculon.documents.confidence import Order, order_in_words
 from calculon.documents.page import PARTS
 from calculon.documents.page_title import lettered_notes
 from calculon.documents.result import Result
@@ -147,7 +147,7 @@ class SideBySide(Tabular):
 
 
 @dataclass(frozen=True)
-class Comparison(SideBySide):
+class Comparison(SideBySide, WithMfu[Array]):
     """Two or more results, compared with the first.
 
     Attributes:
@@ -215,10 +215,8 @@ class Comparison(SideBySide):
             if any(c.name in r.stats for r in self.results)
         ]
 
-    @property
-    def mfu(self) -> Array:
-        """Model FLOP utilization (MFU) of each result as a fraction, as on its page; NaN in edition ``sc23``."""
-        return np.array([result.mfu or math.nan for result in self.results])
+    def _statistic(self, name: str) -> Array:
+        return np.array([result.stats.get(name) for result in self.results], float)
 
     @property
     def equal(self) -> list[Line]:
@@ -311,10 +309,10 @@ class Comparison(SideBySide):
             "time": [line.to_dict() for line in self.time],
             "memory": {f"tier{t + 1}": [x.to_dict() for x in self.memory(t)] for t in (0, 1)},
             "statistics": [line.to_dict() for line in self.statistics],
-            "waterfalls": {self.letters[i]: told for i, told in self.waterfalls.items()},
+            "waterfalls": {self.letters[i]: text for i, text in self.waterfalls.items()},
             "settings": {
-                self.letters[i]: {"from": self.letters[self.launched], **told}
-                for i, told in self.settings.items()
+                self.letters[i]: {"from": self.letters[self.launched], **text}
+                for i, text in self.settings.items()
             },
         }
 
@@ -348,12 +346,12 @@ class Comparison(SideBySide):
 
     def _changes(self, number: int) -> Iterator[dict[str, Any]]:
         """Yield time and memory after each change from the first result to another, with the values before it."""
-        told = self.waterfalls[number]
+        waterfall_data = self.waterfalls[number]
         first, other = self.results[0], self.results[number]
         for key, after, unit in (("seconds", "time_after", "s"), ("bytes", "bytes_after", "B")):
-            for step in told["steps"]:
+            for step in waterfall_data["steps"]:
                 yield {
-                    "table": f"waterfall, {unit} a {told['per']}"
+                    "table": f"waterfall, {unit} a {waterfall_data['per']}"
                     if unit == "s"
                     else "waterfall, B",
                     "name": step["change"],

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from calculon.base.units import GIB, Unit, chance, duration, scaled
+from calculon.declarations.statistics import MEMORIES
 from calculon.documents.comparison import SECONDS, Comparison, Line
 from calculon.documents.page_title import lettered_notes
 from calculon.documents.served_comparison import ServedComparison
@@ -61,7 +62,7 @@ def _sums(comparison: Comparison) -> Iterator[Section]:
         if lines := comparison.memory(tier):
             said = _headline(comparison, f"proc_mem_tier{tier + 1}_cap_req")
             blocks = (*_fits(comparison) * (tier == 0), _parts_table(comparison, lines))
-            yield Section(f"Memory, tier {tier + 1}", blocks, said)
+            yield Section(MEMORIES[tier].capitalize(), blocks, said)
 
 
 def _fits(comparison: Comparison) -> tuple[str, ...]:

@@ -76,15 +76,15 @@ def context_section(result: Result, *, table: bool = True) -> Section | None:
 def _split(execution: Mapping[str, Any], exchange: Exchange) -> str:
     """Return the tokens of a processor, and the load balance of attention."""
     degree, balance = execution["context_par"], execution["cp_balance"]
-    told = f"CP {degree:,}: each processor has "
+    text = f"CP {degree:,}: each processor has "
     # After the all-to-all, every rank has whole sequences for its heads: causal masks do not unbalance it.
     if execution["cp_comm"] == "a2a":
-        return told + "one part of every sequence, and attention is balanced"
-    told += _PARTS[balance].format(degree)
+        return text + "one part of every sequence, and attention is balanced"
+    text += _PARTS[balance].format(degree)
     load = exchange["imbalance"]
     if load < EVEN:
-        return f"{told}; attention is balanced"
-    return f"{told}; the others wait for the busiest, with {load:.2f} times the mean attention"
+        return f"{text}; attention is balanced"
+    return f"{text}; the others wait for the busiest, with {load:.2f} times the mean attention"
 
 
 def _way(execution: Mapping[str, Any], exchange: Exchange, digits: Digits) -> str:
@@ -92,7 +92,7 @@ def _way(execution: Mapping[str, Any], exchange: Exchange, digits: Digits) -> st
     kinds = [row["name"].startswith("AttnBlock_") for row in exchange["sent"]]
     if not any(kinds):
         return f"{_LINEAR} (linear attention)"
-    told = _WAYS[execution["cp_comm"]].format(execution["cp_a2a_size"])
+    text = _WAYS[execution["cp_comm"]].format(execution["cp_a2a_size"])
     if ring := exchange.get("ring"):
         transfer, attention = (
             digits.duration(ring[name], max(ring.values())) for name in ("transfer", "attention")
@@ -105,8 +105,8 @@ def _way(execution: Mapping[str, Any], exchange: Exchange, digits: Digits) -> st
             # Skipped parts make the mean number of transfers fractional.
             number = f"{count:,.0f}" if count == round(count) else f"{count:,.1f}"
             times = f"{number} transfers of {transfer} each"
-        told += f"; {times}, overlapping {attention} of attention (forward)"
-    return told if all(kinds) else f"{told}. Blocks with linear attention: {_LINEAR}"
+        text += f"; {times}, overlapping {attention} of attention (forward)"
+    return text if all(kinds) else f"{text}. Blocks with linear attention: {_LINEAR}"
 
 
 def _memory(exchange: Exchange) -> str:
@@ -133,8 +133,8 @@ def _sent(result: Result) -> str:
         if group["kind"] == AXIS["cp"].kind
         for place in group["networks"]
     )
-    told = f"{scaled(moved, 'B', digits=1)} per processor and step: " if moved else ""
-    return f"{told}{digits.duration(link)} on the link, {digits.duration(out)} exposed, {share} of the time"
+    text = f"{scaled(moved, 'B', digits=1)} per processor and step: " if moved else ""
+    return f"{text}{digits.duration(link)} on the link, {digits.duration(out)} exposed, {share} of the time"
 
 
 def _table(sent: Sequence[Mapping[str, Any]], digits: Digits) -> Grid:

@@ -52,15 +52,15 @@ class _Winner:
     figures: Mapping[str, Any]
 
 
-def deployments_page(found: DeploymentSearch) -> Document:
+def deployments_page(result: DeploymentSearch) -> Document:
     """Return the page of a search for deployments."""
-    return _DeploymentsPage(found).document()
+    return _DeploymentsPage(result).document()
 
 
 class _DeploymentsPage:
-    def __init__(self, found: DeploymentSearch):
-        self.found, self.space, self.workload = found, found.space, found.space.workload
-        self.objectives = [one.statistic for one in found.objectives]
+    def __init__(self, result: DeploymentSearch):
+        self.found, self.space, self.workload = result, result.space, result.space.workload
+        self.objectives = [one.statistic for one in result.objectives]
 
     @cached_property
     def winners(self) -> list[_Winner]:
@@ -194,8 +194,8 @@ class _DeploymentsPage:
 
     def _others(self) -> Iterator[Figure]:
         """Return the ranked figures that have no fixed column."""
-        told = {f"{name}_p" for name in ("ttft", "tpot")} if self._tail else set(_MEANS)
-        return (one for one in self.objectives if one.name not in {*_TOLD, *told})
+        hidden = {f"{name}_p" for name in ("ttft", "tpot")} if self._tail else set(_MEANS)
+        return (one for one in self.objectives if one.name not in {*_TOLD, *hidden})
 
     def _between(self) -> str:
         """Return a hint at untried processor counts that may suffice for a given load; empty if there are none."""

@@ -38,8 +38,8 @@ def rows_text(model: Mapping[str, Any], execution: Mapping[str, Any], tokens: in
     # Tokens are spread over TP x CP ranks, and a group of EP x ETP ranks pools them for its experts.
     rows = tokens * model.get("experts_per_token", 1) / experts * ranks / split
     held = experts // execution.get("expert_par", 1)
-    told = f"{held:,} of {experts:,} experts on each processor, {_count(rows)} rows for each per microbatch"
-    return told + (f" ({_FEW})" if rows < FEW_ROWS else "")
+    text = f"{held:,} of {experts:,} experts on each processor, {_count(rows)} rows for each per microbatch"
+    return text + (f" ({_FEW})" if rows < FEW_ROWS else "")
 
 
 def expert_lines(result: Result) -> dict[str, str]:
@@ -124,12 +124,12 @@ def _spread(execution: Mapping[str, Any]) -> str:
     ranks = experts * width
     over = f"over {ranks:,} processors" if ranks > 1 else "all on each processor"
     split = f"each split over {width:,}" if width > 1 else "each whole"
-    told = f"EP {experts:,} x ETP {width:,} x EDP {replicas:,}: {over}, {split}, {counted(replicas, 'replica')}"
+    text = f"EP {experts:,} x ETP {width:,} x EDP {replicas:,}: {over}, {split}, {counted(replicas, 'replica')}"
     # Other ranks replicate their layers over DP x CP; only experts without replicas need no gradient reduction.
     same = execution["data_par"] * execution.get("context_par", 1)
     if replicas == 1 < same and execution["training"]:
-        told += ": no gradients to reduce, no state to shard"
-    return told
+        text += ": no gradients to reduce, no state to shard"
+    return text
 
 
 def _rows(result: Result, model: Mapping[str, Any], execution: Mapping[str, Any]) -> str:
@@ -137,13 +137,13 @@ def _rows(result: Result, model: Mapping[str, Any], execution: Mapping[str, Any]
     if model["num_experts"] == 1:
         return ""
     rows = result.value("expert_rows") / (model["num_experts"] // execution.get("expert_par", 1))
-    told = f"{_count(rows)} per expert, block and microbatch"
+    text = f"{_count(rows)} per expert, block and microbatch"
     notes = [_FEW] if rows < FEW_ROWS else []
     if (percent := execution.get("moe_imbalance_percent", 100)) > 100:
         notes.append(f"on the busiest processor, with {percent} % of the mean")
     if dropped := result.value("dropped_fraction"):
         notes.append(f"{result.digits.share(dropped)} of the rows dropped")
-    return "; ".join([told, *notes])
+    return "; ".join([text, *notes])
 
 
 def _sent(result: Result, execution: Mapping[str, Any]) -> str:
@@ -184,10 +184,10 @@ def _headroom(load: float | None, execution: Mapping[str, Any]) -> str:
     capacity = execution.get("moe_capacity_percent", 0) / 100
     if capacity and load >= capacity:
         return f"memory suffices up to the capacity, {100 * capacity:.0f} % of the mean rows"
-    told = f"the busiest processor gets at most {100 * load:.0f} % of the mean rows"
+    text = f"the busiest processor gets at most {100 * load:.0f} % of the mean rows"
     if load < TIGHT:
-        return f"tight: memory suffices only while {told}, less than 110 %"
-    return f"memory suffices while {told}"
+        return f"tight: memory suffices only while {text}, less than 110 %"
+    return f"memory suffices while {text}"
 
 
 def _memory(result: Result) -> str:

@@ -50,7 +50,7 @@ def figures(stats: Stats, digits: Digits, *, masked: bool) -> list[Figure]:
     first, last = (causal, full) if masked else (full, causal)
     counted = value("mfu_causal") / (value("mfu") or 1.0) if masked else 1.0
     convention = "causal" if masked else "full attention"
-    found: list[Figure] = [
+    result: list[Figure] = [
         first,
         ("HFU, as executed", share("hfu"), f"with recomputation ({convention})"),
         last,
@@ -73,11 +73,11 @@ def figures(stats: Stats, digits: Digits, *, masked: bool) -> list[Figure]:
         ),
     ]
     if ends:
-        found.append(end("embedding", "embedding_time", "first"))
-        found.append(end("head and loss", "head_time", "last"))
+        result.append(end("embedding", "embedding_time", "first"))
+        result.append(end("head and loss", "head_time", "last"))
         if value("mtp_time"):
-            found.append(end("further tokens", "mtp_time", "last"))
-    return found
+            result.append(end("further tokens", "mtp_time", "last"))
+    return result
 
 
 def _padded(parameters: float, padded: float) -> list[Figure]:

@@ -10,7 +10,7 @@ from calculon.declarations.origin import stated_name
 from calculon.declarations.plan_words import degrees_words, plan_words
 from calculon.declarations.statistics import FITS
 from calculon.documents.campaign_words import tokens_words
-from calculon.documents.how_sure import TIGHT, risk_words, with_risk
+from calculon.documents.confidence import TIGHT, risk_words, with_risk
 from calculon.documents.page_title import titled
 from calculon.documents.run_defaults import defaults_section, price_words, run_rows
 from calculon.render.digits import Digits
@@ -44,7 +44,7 @@ _ROWS = {
 """Figures of the best point, by label."""
 
 _FIGURES = ("front", "days", "between", "late", "usd", "hours", "mwh", "spares", "misses")
-_LEAST_OVER = 0.05
+_MIN_OVER = 0.05
 _LISTED = 4
 
 
@@ -181,7 +181,9 @@ class _FleetPage:
                 dim(f"{names}: ranked by days; add --price 2.5 (USD per processor-hour).")
             )
         money = MONEY.get(self.answer["money"], "")
-        remark = f"{FRONT} no other has fewer days and less {money}" if money else "by days"
+        remark = (
+            f"{FRONT} no other fleet is better in both days and {money}" if money else "by days"
+        )
         return Section("Days and money", tuple(blocks), remark, opened=True)
 
     def _row(self, place: int, one: Plain) -> dict[str, str]:
@@ -223,7 +225,7 @@ class _FleetPage:
         )
         blocks: list[Block] = [Table(columns, rows)]
         if self.answer["pue"] is None and any(one.get("mwh") is not None for one in self.points):
-            said = "MWh of machines alone (PUE 1); --pue 1.2 adds cooling and losses of the data centre."
+            said = "MWh of the machines only (PUE 1); --pue 1.2 adds cooling and losses of the data centre."
             blocks.append(dim(said))
         remark = "options: --price, --price-kind, --pue, --carbon"
         return Section("Prices and power", tuple(blocks), remark)
@@ -250,7 +252,7 @@ def _spread(one: Plain) -> str:
 
 
 def _against_limit(one: Plain, limit: Plain) -> str:
-    """Return the amount by which a point misses or keeps a limit."""
+    """Return the amount by which a point misses or meets a limit."""
     name = _sentence(LABELS[limit["field"]])
     over = amount(abs(limit["over"]), limit["unit"])
     if not limit["met"]:
@@ -259,7 +261,7 @@ def _against_limit(one: Plain, limit: Plain) -> str:
     # The limit is on the expected value; the interval of step time scales it.
     beyond = high is not None and limit["value"] * (high / one["days"]) > limit["limit"]
     also = "; missed at the upper end of the interval" if beyond else ""
-    return f"{name} kept, {over} left{also}"
+    return f"{name} met, {over} left{also}"
 
 
 def _between(one: Plain) -> str:
@@ -298,7 +300,7 @@ def amount(value: float, unit: str) -> str:
     """
     if value >= KILO:
         return f"{scaled(value, digits=2)} {unit}"
-    least = 0 < value < _LEAST_OVER
+    least = 0 < value < _MIN_OVER
     return f"<0.1 {unit}" if least else f"{value:,.1f} {unit}"
 
 

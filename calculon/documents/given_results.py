@@ -76,13 +76,13 @@ def _result(one: Estimate, label: str) -> Result:
         if origin is not None
     )
     names = (one.model.name, plan, one.system.name)
-    told = replace(found, label=label, parts=names, documents=documents)
-    return Estimated.of(told, whole)
+    result = replace(found, label=label, parts=names, documents=documents)
+    return Estimated.of(result, whole)
 
 
-def _winners(found: SearchResult) -> Iterator[Result]:
+def _winners(result: SearchResult) -> Iterator[Result]:
     """Yield the executions of a search, best first, like a result file."""
-    for execution, stats in found.winners():
+    for execution, stats in result.winners():
         low, high = (stats.get(name) for name in BOUNDS)
         ends = (
             None
@@ -90,4 +90,4 @@ def _winners(found: SearchResult) -> Iterator[Result]:
             else dict(zip(ENDS, (LEVEL, low, high), strict=True))
         )
         own = {name: value for name, value in stats.items() if name not in BOUNDS}
-        yield Result(stats=own, edition=found.edition, execution=execution, interval=ends)
+        yield Result(stats=own, edition=result.edition, execution=execution, interval=ends)

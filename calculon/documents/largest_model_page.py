@@ -17,27 +17,27 @@ from calculon.render.texts import percent
 HOUR = 3600.0
 
 
-def largest_model_page(found: LargestModel, *, every: bool = False) -> Document:
+def largest_model_page(answer: LargestModel, *, every: bool = False) -> Document:
     """Return the page of the largest model; `every` also lists defaults without effect."""
-    procs = f"{found.num_procs:,} x {found.system.name}"
+    procs = f"{answer.num_procs:,} x {answer.system.name}"
     return titled(
-        f"Largest model on {procs} in {found.days:,.3g} days",
+        f"Largest model on {procs} in {answer.days:,.3g} days",
         "",
-        machine_of(found.system),
-        lead=(labelled(dict(_rate(found))),),
+        machine_of(answer.system),
+        lead=(labelled(dict(_rate(answer))),),
         parts=(
-            _optima(found),
-            _nearest(found),
-            assumed_section(found.nearest.assumed, every=every),
+            _optima(answer),
+            _nearest(answer),
+            assumed_section(answer.nearest.assumed, every=every),
         ),
     )
 
 
-def _rate(found: LargestModel) -> Iterator[tuple[str, str]]:
+def _rate(answer: LargestModel) -> Iterator[tuple[str, str]]:
     """Yield the compute of the fleet, and its derivation."""
-    name, figures = found.nearest.model.name, found.nearest.figures
+    name, figures = answer.nearest.model.name, answer.nearest.figures
     share = percent(figures["mfu_effective"] or 0.0)
-    yield "compute", f"{found.compute:.3g} FLOP, 6 per parameter and token"
+    yield "compute", f"{answer.compute:.3g} FLOP, 6 per parameter and token"
     yield (
         "rate",
         f"as predicted for {name} on this fleet, with failures: {share} of peak over all paid hours",
@@ -49,12 +49,12 @@ def _rate(found: LargestModel) -> Iterator[tuple[str, str]]:
         f"{often}; {percent(figures['goodput'] or 0.0)} of the time is productive",
     )
     units = dict(zip(COSTS, ("USD", "MWh", "t CO2"), strict=True))
-    costs = [f"{_amount(cost)} {unit}" for key, unit in units.items() if (cost := found.cost(key))]
+    costs = [f"{_amount(cost)} {unit}" for key, unit in units.items() if (cost := answer.cost(key))]
     if costs:
-        yield "costs", f"{', '.join(costs)} in {found.days:,.3g} days"
+        yield "costs", f"{', '.join(costs)} in {answer.days:,.3g} days"
 
 
-def _optima(found: LargestModel) -> Section:
+def _optima(answer: LargestModel) -> Section:
     columns = (
         Column("law", "law"),
         Column("parameters", "parameters", right=True),
@@ -62,19 +62,19 @@ def _optima(found: LargestModel) -> Section:
         Column("each", "each", right=True),
         Column("loss", "loss", right=True),
     )
-    laws = " or ".join(name.capitalize() for name in found.optima[0].loss)
+    laws = " or ".join(name.capitalize() for name in answer.optima[0].loss)
     note = f"Loss: by {laws}; the laws disagree. Parameters: {COUNTED}."
     return Section(
         "Compute-optimal",
-        (Table(columns, [_cells(one) for one in found.optima]), dim(note)),
+        (Table(columns, [_cells(one) for one in answer.optima]), dim(note)),
         "best parameters and tokens for this compute",
         opened=True,
     )
 
 
-def _nearest(found: LargestModel) -> Section:
+def _nearest(answer: LargestModel) -> Section:
     """Return the run of the closest model in the catalog."""
-    run, days = found.nearest, found.days
+    run, days = answer.nearest, answer.days
     takes, tokens = run.figures["days"] or math.inf, run.tokens
     parameters = float(active_count(run.model))
     each = f"{tokens / parameters:.3g} per parameter"
@@ -84,7 +84,7 @@ def _nearest(found: LargestModel) -> Section:
         ("tokens", _short(tokens * days / takes), f"in {days:,.3g} days"),
     )
     blocks: list[Block] = [Grid(("left", "right", "text"), rows)]
-    if larger := found.too_large:
+    if larger := answer.too_large:
         blocks.append(dim(f"Closer, but do not fit: {', '.join(larger)}."))
     return Section("Closest model in the catalog", tuple(blocks), run.model.name, opened=True)
 

@@ -81,18 +81,18 @@ def _summary(launch: Launch, file: str) -> dict[str, str]:
     Raises:
         SpecError: For an invalid execution or model.
     """
-    asked = inputs.asked_execution(launch.execution)
+    asked = inputs.resolve_execution(launch.execution)
     whole = asked.execution
     fields = whole.to_dict()
-    found = {"version": f"written for {launch.dialect.version}; preset {asked.preset.name}"}
-    found["plan"] = plan_words(fields, asked.preset.usual(fields))
+    result = {"version": f"written for {launch.dialect.version}; preset {asked.preset.name}"}
+    result["plan"] = plan_words(fields, asked.preset.usual(fields))
     length = f" of {whole.seq_length:,} tokens" if whole.seq_length else ""
-    found["batch"] = f"{whole.batch_size:,} sequences{length}"
+    result["batch"] = f"{whole.batch_size:,} sequences{length}"
     if launch.model:
-        found["model"] = _model_words(launch.model, file)
+        result["model"] = _model_words(launch.model, file)
     if words := _campaign_words(launch.campaign):
-        found["run"] = words
-    return found
+        result["run"] = words
+    return result
 
 
 def _served(launch: Launch) -> dict[str, str]:
@@ -109,15 +109,15 @@ def _served(launch: Launch) -> dict[str, str]:
     batch.append(f"passes of {budget:,} tokens" if budget else "prompts in separate passes")
     if fields.get("draft", "none") != "none":
         batch.append(f"drafts by {fields['draft']}")
-    found = {"version": f"written for {launch.dialect.version}"}
+    result = {"version": f"written for {launch.dialect.version}"}
     if (name := launch.stated.get(CHECKPOINT)) is not None:
-        found["checkpoint"] = str(name.value)
-    found["deployment"] = f"{counted(copies, 'replica')} of {ranks}"
-    found["types"] = ", ".join((*types, f"cache {fields['kv_dtype']}"))
-    found["batch"] = ", ".join(batch)
+        result["checkpoint"] = str(name.value)
+    result["deployment"] = f"{counted(copies, 'replica')} of {ranks}"
+    result["types"] = ", ".join((*types, f"cache {fields['kv_dtype']}"))
+    result["batch"] = ", ".join(batch)
     if (share := fields.get("memory_fraction")) is not None:
-        found["cache"] = f"{share:.3g} of the memory left by weights, activations and reserve"
-    return found
+        result["cache"] = f"{share:.3g} of the memory left by weights, activations and reserve"
+    return result
 
 
 def _model_words(document: Mapping[str, Any], file: str) -> str:

@@ -10,7 +10,7 @@ from calculon.documents.catalog_tables import TABLES
 from calculon.documents.validation_tables import VALUES
 from calculon.editions import find_edition
 from calculon.estimate.user_evidence import using_evidence
-from calculon.render.text_tables import Table
+from calculon.render.text_tables import Column, Table
 from calculon.validate import error_summary
 from calculon.validate.measured_and_predicted import compare
 from calculon.validate.published_study import Library
@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 
 
 def catalog(
-    kind: str, *words: str, family: str | None = None, where: str | None = None
+    kind: str | None = None, *words: str, family: str | None = None, where: str | None = None
 ) -> "pd.DataFrame":
     """List the catalog, as ``calculon catalog KIND --format csv`` does.
 
     Args:
-        kind: ``models``, ``systems``, ``executions``, ``presets`` or ``studies``.
+        kind: ``models``, ``systems``, ``executions``, ``presets``, ``studies``, ``campaigns``, ``deployments`` or
+            ``workloads``; by default all of them, with the columns ``kind`` and ``name``.
         words: Only names that contain one of these.
         family: Only models or systems whose family contains this text: ``"llama"``, ``"hopper"``.
         where: Only rows that meet a condition on columns: ``"memory >= 100 and domain == 72"``.
@@ -43,6 +44,10 @@ def catalog(
         >>> catalog("systems", "h100", where="memory == 80")["name"].tolist()
         ['azure_nd_h100_v5', 'h100_80g_nvl8', 'h100_80g_pcie', 'h100_80g_sxm', 'h100_80g_sxm_24k']
     """
+    if kind is None:
+        every = filtered({one: table() for one, table in TABLES.items()}, family, where)
+        rows = [{"kind": one, "name": row["name"]} for one in every for row in every[one].rows]
+        return _frame(Table((Column("kind"), Column("name")), rows))
     if kind not in TABLES:
         hint = nearest(str(kind), [*TABLES])
         raise SpecError("catalog", Problem("kind", "one of " + ", ".join(TABLES), repr(kind), hint))

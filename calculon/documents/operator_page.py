@@ -56,7 +56,7 @@ _PARTS = {
 _KINDS = (
     ("time", "Time", TIMES),
     ("flops", "Arithmetic", COUNTS),
-    ("bytes", "Tier-1 traffic", SIZES),
+    ("bytes", "Memory traffic", SIZES),
 )
 _HELD = [Quantity("weights", ("weights",), SIZES), Quantity("saved", ("saved",), SIZES)]
 _SENT = [
@@ -65,10 +65,10 @@ _SENT = [
 ]
 
 
-def block_page(found: OneBlock) -> Document:
+def block_page(one_block: OneBlock) -> Document:
     """Return the page of a block; of several kinds of block, a part for each."""
-    model, execution = found.model, found.execution
-    kinds = by_kind(found.operators)
+    model, execution = one_block.model, one_block.execution
+    kinds = by_kind(one_block.operators)
     parts: list[Document] = []
     for operators in kinds:
         title = f"One {kind_of(operators)}" if len(kinds) > 1 else ""
@@ -77,11 +77,11 @@ def block_page(found: OneBlock) -> Document:
     contexts = f", CP {degree:,}" if degree > 1 else ""
     title = (
         f"{_PARTS[model.part]} of {model.name}, "
-        f"TP {execution.tensor_par:,}{contexts}{_experts(execution.to_dict())} on {found.system.name}"
+        f"TP {execution.tensor_par:,}{contexts}{_experts(execution.to_dict())} on {one_block.system.name}"
     )
     lead = tuple(filter(None, _microbatch(model, execution)))
-    machine = machine_of(found.system)
-    return titled(title, f"edition {found.edition}", machine, lead=lead, parts=parts)
+    machine = machine_of(one_block.system)
+    return titled(title, f"edition {one_block.edition}", machine, lead=lead, parts=parts)
 
 
 def _microbatch(model: Model, execution: Execution) -> Iterator[str]:
@@ -181,9 +181,9 @@ class _Operators:
             row["sending"] += sum(sent["time"] for sent in one["collectives"])
         # Sorting is stable: parts keep their order, and "other" comes last.
         ordered = sorted(parts.items(), key=lambda one: one[0] == "other")
-        told = [{"part": part, **times} for part, times in ordered if any(times.values())]
+        rows = [{"part": part, **times} for part, times in ordered if any(times.values())]
         remark = "all passes, communication before overlap"
-        return Section("Experts", (experts_table(told, Digits()),), remark)
+        return Section("Experts", (experts_table(rows, Digits()),), remark)
 
     def _sums(self) -> Section:
         """Sum the passes: computation, and exposed collectives."""

@@ -10,10 +10,11 @@ from typing import Any
 
 from calculon.base.units import duration
 from calculon.declarations.axes import FURTHER_AXES
+from calculon.declarations.statistics import MEMORIES
+from calculon.documents.confidence import ABOVE, TIGHT, confidence_section, remarks, short_basis
 from calculon.documents.context_section import context_section
 from calculon.documents.expert_section import experts_section
 from calculon.documents.figures_group import figures_section
-from calculon.documents.how_sure import ABOVE, TIGHT, how_sure_section, remarks, short_basis
 from calculon.documents.layer_table import by_kind, layers_section
 from calculon.documents.page_title import titled
 from calculon.documents.rank_group_table import groups_section
@@ -90,10 +91,10 @@ def estimate_page(result: Result) -> Document:
     columns = (time, (*_memory(result), *traffic))
     training = result.execution is None or bool(result.execution["training"])
     # The evidence interval replaces the residual interval as the headline; both are shown if both exist.
-    label = "interval" if result.interval is None else "kernels alone"
+    label = "interval" if result.interval is None else "kernels only"
     parts = (
         key_figures(result),
-        result.belief and how_sure_section(result.belief, memory=True),
+        result.belief and confidence_section(result.belief, memory=True),
         result.residuals and _interval(result.residuals, label),
         figures_section(result) if "mfu" in result.stats else None,
         SideBySide(tuple(tuple(filter(None, column)) for column in columns), SIDE_BY_SIDE),
@@ -127,7 +128,7 @@ def interval_texts(interval: Mapping[str, Any]) -> dict[str, str]:
     parts = ", ".join(dict.fromkeys(one["part"] for one in interval["parts"]))
     texts = {"interval": f"{ends}, from residuals of {parts}", "method": interval["method"]}
     if interval["unknown"]:
-        texts["taken as exact"] = ", ".join(interval["unknown"]) + " (no residuals)"
+        texts["assumed exact"] = ", ".join(interval["unknown"]) + " (no residuals)"
     return texts
 
 
@@ -192,7 +193,7 @@ def _memory(result: Result) -> list[Section]:
     sections: list[Section] = []
     for tier, (kinds, there) in enumerate(zip(result.memory(), capacities, strict=True)):
         used = sum(kinds.values())
-        name = f"Memory, tier {tier + 1}"
+        name = MEMORIES[tier].capitalize()
         whole = result.inputs.machine.capacities[tier] if result.inputs else there
         # Usable memory is only named if the system withholds a part of the capacity.
         most = digits.capacity(there) + " usable" * (there != whole)
@@ -209,7 +210,7 @@ def _memory(result: Result) -> list[Section]:
         if tier == 1 and result.inputs is not None:
             needed = bandwidth(result.value("offload_mem_bw_req"))
             have = bandwidth(result.inputs.machine.bandwidths[1])
-            blocks.append(dim(f"{needed} would hide all offloading; tier 2 has {have}"))
+            blocks.append(dim(f"{needed} would hide all offloading; host memory has {have}"))
         sections.append(Section(name, tuple(blocks), remark, opened=True))
     return sections
 

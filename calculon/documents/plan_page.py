@@ -21,14 +21,10 @@ from calculon.declarations.plan_words import (
 from calculon.declarations.presets import plain
 from calculon.declarations.spellings.precisions import precision_word
 from calculon.declarations.statistics import FITS, mfu_name
-from calculon.documents.context_section import context_section
-from calculon.documents.estimate_result import result_of
-from calculon.documents.expert_section import experts_section
-from calculon.documents.headline import headline
-from calculon.documents.how_sure import (
+from calculon.documents.confidence import (
     ABOVE,
     WHY_TIED,
-    how_sure_section,
+    confidence_section,
     none_within,
     order_in_words,
     risk_words,
@@ -36,6 +32,10 @@ from calculon.documents.how_sure import (
     short_remark,
     with_risk,
 )
+from calculon.documents.context_section import context_section
+from calculon.documents.estimate_result import result_of
+from calculon.documents.expert_section import experts_section
+from calculon.documents.headline import headline
 from calculon.documents.page_title import borrowed_words, titled
 from calculon.documents.plans_table import digits_of, duration_between
 from calculon.documents.result import Result
@@ -53,7 +53,7 @@ from calculon.search.override_checks import COMMAND_LINE
 Usual = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """Function of the values that a preset gives to fields (:meth:`calculon.declarations.presets.Preset.usual`)."""
 
-_LEAST_RATIO = 1e-4
+_MIN_RATIO = 1e-4
 """Relative difference below which two times count as equal."""
 
 _ITEM = "  - "
@@ -198,7 +198,7 @@ class _PlanPage:
         yield from (self._counts(), self._mine(), self._waterfall(), self._settings())
         if "belief" in self.answer:
             # The remark is already below the headline.
-            yield how_sure_section({**self.answer["belief"], "remark": ""})
+            yield confidence_section({**self.answer["belief"], "remark": ""})
         if self.asked["tokens"]:
             price = self.plans["0"]["training"]["price"] if self.plans else None
             prices = [] if price is None else [price]
@@ -277,7 +277,7 @@ class _PlanPage:
             return None
         blocks: list[Block] = [self._table(plans, digits)]
         tie = self.answer["tie"]
-        blocks.append(f"Not distinguishable from the best by measured runs: {self._tie(tie)}")
+        blocks.append(f"Too close to the best to call, judging by measured runs: {self._tie(tie)}")
         if tie["plans"] > 1:
             blocks.append(dim(f"{WHY_TIED}."))
         return Section(
@@ -287,13 +287,13 @@ class _PlanPage:
     def _tie(self, tie: Plain) -> str:
         """Return the number of plans that are not distinguishable from the best, and the simplest of them."""
         if tie["plans"] == 1:
-            return "none but the best."
+            return "none."
         said, simplest = f"{tie['plans']} plans", tie["simplest"]
         if simplest["execution"] == self.plans["0"]["execution"]:
             return f"{said}; the best is the simplest."
         slower = _percent(self._longer(simplest)).removeprefix("+")
         words = ", ".join((degrees_words(simplest["execution"]), *self._changed(simplest)))
-        return f"{said}; the simplest ({slower} slower as predicted): {words}."
+        return f"{said}; the simplest (predicted {slower} slower): {words}."
 
     def _table(self, plans: Sequence[Plain], digits: Digits) -> Table:
         columns = (
@@ -469,7 +469,7 @@ def against_words(longer: float) -> str:
     >>> against_words(0.0693), against_words(0.0)
     ('+7 % compared with the best', 'the same time as the best')
     """
-    if abs(longer) < _LEAST_RATIO:
+    if abs(longer) < _MIN_RATIO:
         return "the same time as the best"
     return f"{_percent(longer)} compared with the best"
 

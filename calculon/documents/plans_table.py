@@ -30,13 +30,13 @@ _WORDS: Mapping[str, str] = {
 """Legend of the abbreviations of plans."""
 
 _COLUMNS: Mapping[str, str] = {
-    "memory": "GiB: needed of the tier-1 memory",
+    "memory": "GiB: memory needed",
     "fits": "fits: probability of fitting in memory",
     "interval": "90 %: interval of the time",
     "share": "MFU: share of peak, without masked keys if the kernel skips them",
     "rate": "seq/s: sequences per second",
     "each": "/proc: per processor",
-    "tie": f"{TIED}: not distinguishable from the fastest by measured runs of similar plans",
+    "tie": f"{TIED}: too close to the fastest to call, judging by measured runs of similar plans",
 }
 """Legend of columns, by key."""
 
@@ -69,9 +69,9 @@ class Plans:
     def meaning(self) -> str:
         """Legend of the abbreviations and columns in use."""
         cells = [f"{row['plan']}, {row['words']}" for row in self.table.rows]
-        words = (told for part, told in _WORDS.items() if any(part in cell for cell in cells))
+        words = (text for part, text in _WORDS.items() if any(part in cell for cell in cells))
         shown = {column.key for column in self.table.columns}
-        columns = (told for key, told in _COLUMNS.items() if key in shown)
+        columns = (text for key, text in _COLUMNS.items() if key in shown)
         return "; ".join(("TP, PP, DP: tensor, pipeline and data parallelism", *words, *columns))
 
 
@@ -91,17 +91,17 @@ def apart(executions: Sequence[Mapping[str, Any]]) -> list[int]:
 def ranks(executions: Sequence[Mapping[str, Any]]) -> list[int]:
     """Return the rank of each plan, counted from 0 for each processor count."""
     seen: Counter[int] = Counter()
-    found = []
+    result = []
     for execution in executions:
-        found.append(seen[execution["num_procs"]])
+        result.append(seen[execution["num_procs"]])
         seen[execution["num_procs"]] += 1
-    return found
+    return result
 
 
 def plans_table(
     executions: Sequence[Mapping[str, Any]],
     stats: Sequence[Mapping[str, Any]],
-    asked: Sequence[Statistic] = (),
+    statistics: Sequence[Statistic] = (),
     usual: Sequence[Mapping[str, Any]] = (),
     numbers: Sequence[int] = (),
     *,
@@ -112,7 +112,7 @@ def plans_table(
 
     Args:
         executions, stats: Execution fields and statistics of each plan.
-        asked: Statistics that are always shown: the objectives.
+        statistics: Statistics that are always shown: the objectives.
         usual: Values without words, for each plan; by default the defaults of the record.
         numbers: Number of each plan; by default its rank.
         ties: Marks of plans that are not distinguishable from the fastest.
@@ -124,7 +124,7 @@ def plans_table(
     shared = [word for word in words[0] if all(word in one or _moot(word, e) for one, e in pairs)]
     own = [", ".join(_short(w) for w in one if w not in shared) for one in words]
     known = {*_SHOWN.values(), *map(mfu_name, executions)}
-    more = [one for one in asked if one.name not in known]
+    more = [one for one in statistics if one.name not in known]
     # Ranks restart at 0 for each processor count.
     called = numbers or ranks(executions)
     marks = [TIED if tie else "" for tie in ties] or [""] * len(own)
@@ -132,7 +132,7 @@ def plans_table(
         {"rank": number, "tie": mark, "words": text} | _cells(e, s, more)
         for number, mark, text, e, s in zip(called, marks, own, executions, stats, strict=True)
     ]
-    named = {one.name for one in asked}
+    named = {one.name for one in statistics}
     columns = (
         Column("rank", "#", right=True),
         Column("tie", TIED),
@@ -205,14 +205,14 @@ def _figure(one: Statistic, value: float | None, digits: Digits) -> str:
     return quantity(value, one.unit)
 
 
-def _numbers(asked: Collection[str], *, mfu: bool) -> Iterator[Column]:
+def _numbers(names: Collection[str], *, mfu: bool) -> Iterator[Column]:
     """Yield the columns of numbers; requested ones are never hidden."""
-    yield Column("memory", "GiB", right=True, drop=0 if _SHOWN["memory"] in asked else 2)
-    yield Column("fits", "fits", right=True, drop=0 if FITS in asked else 2)
+    yield Column("memory", "GiB", right=True, drop=0 if _SHOWN["memory"] in names else 2)
+    yield Column("fits", "fits", right=True, drop=0 if FITS in names else 2)
     yield Column("time", "time", right=True)
     yield Column("interval", "90 %", right=True, drop=3)
     yield Column("share", "MFU", right=True, drop=0 if mfu else EARLY)
-    yield Column("rate", "seq/s", right=True, drop=0 if _SHOWN["rate"] in asked else 5)
+    yield Column("rate", "seq/s", right=True, drop=0 if _SHOWN["rate"] in names else 5)
     yield Column("each", "/proc", right=True, drop=4)
 
 

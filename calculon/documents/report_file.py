@@ -46,9 +46,9 @@ def report_text(
         table = validation_of(system, edition)
         named = edition != PUBLISHED and table.rows
         validation[f"{system}, edition {edition}" if named else system] = table
-    told = [replace(one, winners=tuple(map(_with_usual, one.winners))) for one in results]
+    shown = [replace(one, winners=tuple(map(_with_usual, one.winners))) for one in results]
     runs = runs_shown(results, campaign)
-    text = report_page(told, versions, validation, orders_of(results), drawn(results), runs)
+    text = report_page(shown, versions, validation, orders_of(results), drawn(results), runs)
     names = [f"the run of {run.label}" if len(runs) > 1 else "the run" for run in runs]
     missed = [
         f"{name} misses {' and '.join(run.missed)}"

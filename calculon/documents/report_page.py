@@ -9,7 +9,7 @@ from calculon.declarations.statistics import CorrectedStats
 from calculon.documents.assumptions import assumptions
 from calculon.documents.comparison import MOST, Comparison
 from calculon.documents.comparison_page import comparison_page
-from calculon.documents.how_sure import Order
+from calculon.documents.confidence import Order
 from calculon.documents.page import estimate_page
 from calculon.documents.plans_table import plans_table
 from calculon.documents.result import Document as Source
@@ -19,7 +19,7 @@ from calculon.render.document import Block, Items, Section, dim
 from calculon.render.html_file import Part, html_file
 from calculon.render.text_tables import Column, Table
 
-MOST_WINNERS = 50
+MAX_WINNERS = 50
 
 _NO_ORDERS: Mapping[int, Order] = {}
 _NAMED = 3  # results named in the title
@@ -99,8 +99,8 @@ def report_title(results: Sequence[Result]) -> str:
     titles = list(dict.fromkeys(one.title for one in results))
     if results[0].names is not None and len(titles) == 1:
         terms = {one.terms for one in results}
-        told = len(terms) == 1 and terms != {PUBLISHED}
-        return f"{titles[0]}, edition {terms.pop()}" if told else titles[0]
+        has_terms = len(terms) == 1 and terms != {PUBLISHED}
+        return f"{titles[0]}, edition {terms.pop()}" if has_terms else titles[0]
     labels = [one.label for one in results]
     names = {one.names for one in results} - {None}
     about = f"{' on '.join(names.pop() or ())}: " if len(names) == 1 else ""
@@ -112,7 +112,7 @@ def _result(result: Result) -> Iterator[Block]:
     """Yield the page of a result, the best of its search, and (folded) all statistics and layers."""
     yield estimate_page(result)
     if len(result.winners) > 1:
-        shown = result.winners[:MOST_WINNERS]
+        shown = result.winners[:MAX_WINNERS]
         count = (
             f"{len(shown)} of {len(result.winners)} " if len(shown) < len(result.winners) else ""
         )

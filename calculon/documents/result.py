@@ -18,7 +18,7 @@ from calculon.declarations.statistics import (
     OFFLOADS,
     memory_by_kind,
 )
-from calculon.render.digits import LEAST_SPREAD, WITHOUT_INTERVAL, Digits
+from calculon.render.digits import MIN_SPREAD, WITHOUT_INTERVAL, Digits
 
 Stats = Mapping[str, float | None]
 
@@ -92,7 +92,7 @@ class Result:
         layers: The layers of a block.
         stages: Time and memory of each of several pipeline stages.
         interval: Prediction interval of the iteration time: ``level``, and ``low`` and ``high`` in seconds.
-        belief: Evidence of the interval: :class:`~calculon.estimate.validated_runs.Belief` as plain data.
+        belief: Evidence of the interval: :class:`~calculon.estimate.validated_runs.RunEvidence` as plain data.
         residuals: Interval derived from the residuals of a calibrated system alone.
         expert_parts: Time of the parts of a block with experts (:func:`calculon.estimate.operators.expert_parts`).
         context_exchange: Messages of context parallelism
@@ -234,7 +234,7 @@ class Result:
             return Digits(WITHOUT_INTERVAL)
         # Half the width, relative to the time, is the error that digits should show.
         width = self.interval["high"] - self.interval["low"]
-        return Digits(max(width / 2 / self.value("total_time"), LEAST_SPREAD))
+        return Digits(max(width / 2 / self.value("total_time"), MIN_SPREAD))
 
     def value(self, name: str) -> float:
         """Return a statistic; one without a value, or of another edition, counts as 0."""

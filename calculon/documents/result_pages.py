@@ -23,7 +23,7 @@ from calculon.declarations.origin import note_on
 from calculon.declarations.packing import Packing
 from calculon.declarations.plan_words import choices_words, degrees_words, plan_words
 from calculon.declarations.presets import find_preset
-from calculon.declarations.statistics import CorrectedStats
+from calculon.declarations.statistics import MEMORIES, CorrectedStats
 from calculon.documents.batch_page import batch_page
 from calculon.documents.campaign_page import campaign_page
 from calculon.documents.charts.sweep_chart import with_unit
@@ -184,8 +184,8 @@ def _sweep(one: Sweep) -> Document:
         for name, values in one.asked.items()
     ]
     reason = () if good == len(one) else (_REASON,)
-    told = Table((*asked, *map(_statistic, shown), *reason), rows, total=len(one))
-    return Document(f"Sweep of {len(one):,} rows", f"{over}{good:,} feasible", parts=(told,))
+    table = Table((*asked, *map(_statistic, shown), *reason), rows, total=len(one))
+    return Document(f"Sweep of {len(one):,} rows", f"{over}{good:,} feasible", parts=(table,))
 
 
 def _value(value: Any) -> str:
@@ -246,9 +246,9 @@ def _system(one: System) -> Document:
             {"figure": f"{part} {name}", "value": f"{engine.peak / 1e12:,.4g} TFLOP/s"}
             for name, engine in engines.items()
         ]
-    for tier, memory in enumerate((one.mem1, one.mem2), start=1):
+    for name, memory in zip(MEMORIES, (one.mem1, one.mem2), strict=True):
         size = f"{capacity(memory.capacity)} at {bandwidth(memory.bandwidth)}"
-        rows.append({"figure": f"memory, tier {tier}", "value": size})
+        rows.append({"figure": name, "value": size})
     for number, network in enumerate(one.networks):
         joined = f"{network.size:,} processors at {bandwidth(network.bandwidth)}"
         rows.append({"figure": f"network {number}", "value": joined})

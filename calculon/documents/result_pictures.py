@@ -27,7 +27,7 @@ from calculon.documents.charts.tornado_chart import tornado
 from calculon.documents.charts.waterfall_chart import waterfall
 from calculon.documents.comparison import Comparison
 from calculon.documents.estimate_result import result_of
-from calculon.documents.front import front_of, front_of_table
+from calculon.documents.pareto import pareto_of_search, pareto_of_table
 from calculon.documents.result import Result
 from calculon.documents.schedule_passes import passes
 from calculon.documents.served_frontier import frontier_in
@@ -88,8 +88,8 @@ def _counts(one: Answer) -> Chart:
 
 def _front(one: SearchResult, x: str, y: str) -> Chart:
     """Return the executions of a result, with their Pareto front."""
-    drawn = front_of(one, x, y)
-    return pareto(replace(drawn, complete=len(drawn.front) < len(one)))
+    drawn = pareto_of_search(one, x, y)
+    return pareto(replace(drawn, complete=len(drawn.optimal) < len(one)))
 
 
 def _schedule(one: Estimate, microbatches: int | None = None) -> Chart:
@@ -110,7 +110,7 @@ _KINDS: dict[type, dict[str, Maker]] = {
         "waterfall": _changes_of_mine,
     },
     Comparison: {"breakdown": lambda one: breakdown(one.results)},
-    Evaluation: {"scatter": lambda one, x, y: pareto(front_of_table(one, x, y))},
+    Evaluation: {"scatter": lambda one, x, y: pareto(pareto_of_table(one, x, y))},
     SearchResult: {"pareto": _front},
     FleetAnswer: {"budget": lambda one: budget(one.to_dict())},
     Sensitivity: {"tornado": lambda one: tornado(one.to_dict())},

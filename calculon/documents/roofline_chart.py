@@ -29,7 +29,7 @@ BOUND = {
 }
 """Labels of the limits of a pass."""
 
-LEAST_INTENSITY = 0.01
+MIN_INTENSITY = 0.01
 """FLOP/B below which a pass is considered data movement and not drawn."""
 
 _MARKERS = {"matrix": "circle", "attention": "diamond", "vector": "square"}
@@ -40,7 +40,7 @@ _LEAST, _LARGEST = 4.7, 22.7
 
 def drawn(passes: Sequence[OperatorPass]) -> list[OperatorPass]:
     """Return the passes that can be drawn: with arithmetic and traffic."""
-    return [one for one in passes if (one.intensity or 0.0) >= LEAST_INTENSITY]
+    return [one for one in passes if (one.intensity or 0.0) >= MIN_INTENSITY]
 
 
 def roofline_chart(

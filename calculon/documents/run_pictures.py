@@ -27,7 +27,7 @@ def runs_shown(results: Sequence[Result], asked: "Campaign | None") -> "list[Run
     from calculon.advise.runs.training_run import training_run
     from calculon.campaign.read import read_campaign
 
-    found = []
+    result = []
     for one in results:
         campaign = asked
         if campaign is None:
@@ -45,8 +45,8 @@ def runs_shown(results: Sequence[Result], asked: "Campaign | None") -> "list[Run
             run = training_run(campaign, one.estimate)
         except Infeasible as error:
             raise Infeasible(error.reason, f"{one.label}: {error}") from None
-        found.append(_shown(one.label, run))
-    return found
+        result.append(_shown(one.label, run))
+    return result
 
 
 def _shown(label: str, run: "TrainingRun") -> "RunShown":

@@ -19,26 +19,26 @@ TITLES = {"forward": "forward only", **SCHEDULE_NAMES}
 
 
 def passes(
-    found: Estimate, microbatches: int | None = None, argument: str = "microbatches"
+    plan_estimate: Estimate, microbatches: int | None = None, argument: str = "microbatches"
 ) -> Gantt:
     """Return the passes of each stage of an estimated execution.
 
     Args:
-        found: The execution.
+        plan_estimate: The execution.
         microbatches: Number of microbatches shown; by default twice the number of stages.
         argument: Name of this number in messages.
 
     Raises:
         SpecError: If the batch of a pipeline has fewer microbatches.
     """
-    execution = found.execution
+    execution = plan_estimate.execution
     stages, chunks = execution.pipeline_par, execution.pipeline_interleaving
     batch = execution.batch_size // execution.data_par // execution.microbatch_size
     shown = min(batch, 2 * stages) if microbatches is None else microbatches
     if shown > batch:
         wanted = f"at most the {batch:,} of a pipeline's batch"
         raise SpecError(argument, Problem("", wanted, f"{shown:,}"))
-    one = _batch(found)
+    one = _batch(plan_estimate)
     choice, name = one.schedule.choice, TITLES[schedule_of(one)]
     if choice.folded:
         both = "stages, one of each direction" if choice.mirrored else "chunks"
@@ -49,19 +49,19 @@ def passes(
     if choice.pairs_passes:
         words.append("pairs of passes above each other")
     words.append(f"{shown:,} of {batch:,} microbatches")
-    time, bubble = found.stats["total_time"], found.stats["bubble_time"]
+    time, bubble = plan_estimate.stats["total_time"], plan_estimate.stats["bubble_time"]
     assert time is not None
     assert bubble is not None
     words.append(f"bubble {100 * bubble / time:.1f} % of the iteration")
-    known = found.origin
+    known = plan_estimate.origin
     plan = titled(known.name, known.changes) if known else ""
-    names = (found.model.name, plan, found.system.name)
+    names = (plan_estimate.model.name, plan, plan_estimate.system.name)
     return Gantt(
         title=", ".join(filter(None, names)),
         subtitle=", ".join(words),
         stages=stages,
         pieces=_pieces(execute(one, shown), together=choice.pairs_passes),
-        edition=found.terms,
+        edition=plan_estimate.terms,
         row="Rank" if choice.folded else "Stage",
         second="other direction" if choice.mirrored else "second chunk",
         again=stage_passes(one).again.tolist(),
@@ -85,8 +85,12 @@ def _pieces(spans: Sequence[Span], *, together: bool) -> list[Piece]:
     return pieces
 
 
-def _batch(found: Estimate) -> Batch:
+def _batch(plan_estimate: Estimate) -> Batch:
     """Return the estimated execution with its parts."""
-    edition = EDITIONS[found.edition]
-    _, batch = next(evaluate_rows(found.model, found.system, Plan.of(found.execution), edition))
+    edition = EDITIONS[plan_estimate.edition]
+    _, batch = next(
+        evaluate_rows(
+            plan_estimate.model, plan_estimate.system, Plan.of(plan_estimate.execution), edition
+        )
+    )
     return batch

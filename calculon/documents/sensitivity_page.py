@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from calculon.advise.elasticities import Total
 from calculon.advise.replanned import CapacitySweep, Replanned, Step
-from calculon.advise.sensitivity_result import Searched, Sensitivity
+from calculon.advise.sensitivity_result import ReplannedPlans, Sensitivity
 from calculon.base.records import Plain
 from calculon.base.units import GIB, duration, scaled, significant
 from calculon.declarations.named_values import PUBLISHED
@@ -13,7 +13,7 @@ from calculon.declarations.plan_words import plan_words
 from calculon.declarations.statistics import RISK
 from calculon.documents.campaign_sections import assumed_section
 from calculon.documents.campaign_words import tokens_words
-from calculon.documents.how_sure import risk_words
+from calculon.documents.confidence import risk_words
 from calculon.documents.page_title import machine_of, titled
 from calculon.render.bars import TwoSided
 from calculon.render.digits import WITHOUT_INTERVAL, Digits
@@ -25,10 +25,10 @@ from calculon.render.texts import counted, edition_and_preset
 SHOWN = 0.005
 """Smallest relative change over the range that gets a row; for a share near 1, relative to its distance from 1."""
 
-_LEAST_GAIN = 1e-3
+_MIN_GAIN = 1e-3
 """Smallest relative gain by another plan that is listed."""
 
-KINDS = {"run": "The run", "hardware": "Hardware", "use": "How well it is used"}
+KINDS = {"run": "The run", "hardware": "Hardware", "use": "Efficiencies"}
 """Titles of the kinds of figures (:data:`calculon.advise.elasticities.KINDS`), in the order of the page."""
 
 HARDWARE = "hardware"
@@ -38,11 +38,11 @@ _AMOUNTS = ("USD", "tokens/USD", "h", "MWh", "t")
 
 _NO_NAMES: Mapping[str, str] = {}
 
-_MOST_STEPS, _MOST_PLANS = 5, 6
+_MAX_STEPS, _MAX_PLANS = 5, 6
 _TYPED = ("matrix.", "vector.", "ext.")
-_MOST_IDLE = 4
+_MAX_IDLE = 4
 _SHARED = 5  # columns common to all kinds of figures
-_LEAST_SHARE = 1e-4
+_MIN_SHARE = 1e-4
 _ROUNDING = 1e-9
 
 _COLUMNS = (
@@ -63,10 +63,10 @@ _REPLANNED = (
 )
 
 
-def figures_table(found: Sensitivity) -> Table:
+def figures_table(analysis: Sensitivity) -> Table:
     """Return every figure with an effect as a table of plain values, for files and other programs."""
-    more = () if found.searched is None else _REPLANNED
-    return Table((*_COLUMNS, *more), found.rows())
+    more = () if analysis.searched is None else _REPLANNED
+    return Table((*_COLUMNS, *more), analysis.rows())
 
 
 def change(value: float | None, now: float) -> str:
@@ -125,18 +125,18 @@ def capped(row: Plain, share: float) -> bool:
     return bool(high < value * (1 + share) * (1 - _ROUNDING))
 
 
-def sensitivity_page(found: Sensitivity) -> Document:
+def sensitivity_page(analysis: Sensitivity) -> Document:
     """Return the page of a sensitivity analysis."""
-    return _SensitivityPage(found).document()
+    return _SensitivityPage(analysis).document()
 
 
 class _SensitivityPage:
     """Builder of the page of a sensitivity analysis."""
 
-    def __init__(self, found: Sensitivity):
-        self.found, self.now, self.again = found, found.value, found.searched
-        self.rows = found.rows()
-        unit = found.statistic.unit.symbol
+    def __init__(self, analysis: Sensitivity):
+        self.found, self.now, self.again = analysis, analysis.value, analysis.searched
+        self.rows = analysis.rows()
+        unit = analysis.statistic.unit.symbol
         self.least = whole(self.now, unit) / abs(self.now) if self.now else 1.0
 
     def document(self) -> Document:
@@ -269,9 +269,9 @@ class _SensitivityPage:
     def _notes(self) -> Iterator[str]:
         """Yield the number of figures without a row, and the sum of the elasticities."""
         if small := sum(not self._large(row) for row in self.rows):
-            yield f"{counted(small, 'more figure')} with less than {100 * SHOWN * self.least:.2g} %."
+            yield f"{counted(small, 'more figure')} with an effect below {100 * SHOWN * self.least:.2g} %."
         if idle := self.found.without_effect:
-            named = ", ".join([one for one in idle if not one.startswith(_TYPED)][:_MOST_IDLE])
+            named = ", ".join([one for one in idle if not one.startswith(_TYPED)][:_MAX_IDLE])
             more = f", among them {named}" if named else ""
             yield f"{counted(len(idle), 'figure')} without effect{more}."
         if any(row["kink"] for row in self.rows if self._large(row)):
@@ -281,7 +281,7 @@ class _SensitivityPage:
         if self.found.within.calibrated:
             yield "Rates of calibrated parts vary over their intervals."
 
-    def _plans(self, again: Searched) -> Section:
+    def _plans(self, again: ReplannedPlans) -> Section:
         """Return the best plan now, and the plans that become better when the machine changes."""
         best, rows = again.now, []
         if not best.kept:
@@ -298,8 +298,8 @@ class _SensitivityPage:
                 gains.append(
                     (gained / self.now, f"{row['path']} {stated(row[end], row['unit'])}", found)
                 )
-        gains = [one for one in gains if one[0] > _LEAST_GAIN]
-        for _, words, found in sorted(gains, key=lambda one: -one[0])[:_MOST_PLANS]:
+        gains = [one for one in gains if one[0] > _MIN_GAIN]
+        for _, words, found in sorted(gains, key=lambda one: -one[0])[:_MAX_PLANS]:
             rows.append((words, *self._step(found)))
         none = "No change makes another plan more than 0.1 % better."
         block = Grid(("text", "right", "text"), tuple(rows)) if rows else none
@@ -310,7 +310,7 @@ class _SensitivityPage:
     def _step(self, best: Replanned) -> tuple[str, str]:
         return change(best.value, self.now), self._words(best.execution)
 
-    def _sizes(self, again: Searched) -> Section:
+    def _sizes(self, again: ReplannedPlans) -> Section:
         rows: list[tuple[Line, ...]] = [("", dim("same plan"), dim("again"), "")]
         for size, (same_plan, best) in again.sizes.items():
             words = "" if best is None or best.kept else self._words(best.execution)
@@ -329,7 +329,7 @@ def memory_section(
     value: float,
     words: Callable[[Plain], str],
     link: Callable[[float], str] = _no_link,
-    most: int = _MOST_STEPS,
+    most: int = _MAX_STEPS,
 ) -> Section:
     """Return the gains from more memory, and the costs of less.
 
@@ -367,32 +367,34 @@ def memory_section(
 
 
 def break_even_section(
-    found: Sensitivity,
+    analysis: Sensitivity,
     names: Mapping[str, str] = _NO_NAMES,
     link: Callable[[str, float], str] = _no_link,
 ) -> Section:
     """Return the figures that alone make two plans, or two machines, equal.
 
     Args:
-        found: A sensitivity with break-even values.
+        analysis: A sensitivity with break-even values.
         names: Names of figures by their paths.
         link: Function that returns the address of a page with a figure at a value.
     """
-    blocks: list[Block] = [dim(f"Compared: {found.compared}.")]
+    blocks: list[Block] = [dim(f"Compared: {analysis.compared}.")]
     rows = tuple(
         (
             names.get(one.figure.path, one.figure.path),
             Styled(stated(one.value, one.figure.unit), link=link(one.figure.path, one.value)),
             f"{one.factor:,.3g} x",
         )
-        for one in found.break_evens
+        for one in analysis.break_evens
         if one.value is not None
     )
     blocks.append(Grid(("left", "right", "right"), rows) if rows else "None of them.")
-    paths = (one.figure.path for one in found.break_evens if one.value is None)
+    paths = (one.figure.path for one in analysis.break_evens if one.value is None)
     if never := ", ".join(names.get(path, path) for path in paths):
-        blocks.append(dim(f"Not between 1/16 and 16 times: {never}."))
-    return Section(f"As good as {found.rival}", tuple(blocks), "with one figure alone at")
+        blocks.append(dim(f"No such value between 1/16 and 16 times today's: {never}."))
+    return Section(
+        f"As good as {analysis.rival}", tuple(blocks), "value of a single figure that is sufficient"
+    )
 
 
 def _length(run: Plain) -> str:
@@ -423,10 +425,10 @@ def _sum(total: Total) -> str:
     # If all rates double and all times halve, the step takes half as long: they should add up to 1.
     text = f"Elasticities of all rates minus those of all times: {total.sum:.4f}"
     left = total.unstated
-    if abs(left) > _LEAST_SHARE:
+    if abs(left) > _MIN_SHARE:
         text += (
             f"; {100 * left:.2g} % of the time comes from latencies that the file does not state"
         )
-    if abs(total.sum - total.together) > _LEAST_SHARE:
+    if abs(total.sum - total.together) > _MIN_SHARE:
         text += "; the rest is due to thresholds"
     return f"{text}."

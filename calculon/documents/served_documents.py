@@ -29,9 +29,9 @@ class FoundResult(ServedResult):
     found: Served | None = None
 
 
-def served_result(label: str, found: Served, sources: tuple[Document, ...] = ()) -> ServedResult:
+def served_result(label: str, served: Served, sources: tuple[Document, ...] = ()) -> ServedResult:
     """Return a result under a name."""
-    return FoundResult(label, found.record, sources, found=found)
+    return FoundResult(label, served.record, sources, found=served)
 
 
 def compared_served(results: Sequence[ServedResult]) -> ServedComparison:
@@ -59,12 +59,12 @@ def pictured(results: Sequence[ServedResult]) -> list[ServedResult]:
     """Return deployments with charts, if they can be estimated again."""
     from calculon.documents.charts.batch_chart import WORDS, batch_curves
 
-    found = []
+    result = []
     for one in results:
         again = one.found if isinstance(one, FoundResult) else _again(one.record)
         shown = () if again is None else (Picture(batch_curves(by_batch(again)), WORDS),)
-        found.append(replace(one, pictures=shown))
-    return found
+        result.append(replace(one, pictures=shown))
+    return result
 
 
 def _again(record: ServedRecord) -> Served | None:

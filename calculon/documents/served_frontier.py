@@ -61,10 +61,10 @@ def frontier_of(
     )
 
 
-def frontier_in(found: DeploymentSearch) -> dict[str, Any]:
+def frontier_in(result: DeploymentSearch) -> dict[str, Any]:
     """Return the frontier of the deployments that a search found."""
-    _check_saturated(found.space.workload)
-    return frontiers([found])
+    _check_saturated(result.space.workload)
+    return frontiers([result])
 
 
 def frontiers(several: Sequence[DeploymentSearch]) -> dict[str, Any]:
@@ -96,11 +96,13 @@ def frontiers(several: Sequence[DeploymentSearch]) -> dict[str, Any]:
     }
 
 
-def _none(found: DeploymentSearch) -> str:
+def _none(result: DeploymentSearch) -> str:
     """Return the reason why no deployment of a search is on the frontier."""
-    if found.why.needed is not None:
+    if result.why.needed is not None:
         return "none fits in memory"
-    return "none keeps the limits" if found.why.reason == "limits" else "no split divides the model"
+    return (
+        "none meets the limits" if result.why.reason == "limits" else "no split divides the model"
+    )
 
 
 def _check_saturated(load: Workload) -> None:

@@ -25,12 +25,12 @@ MOST = 9
 _RATE = Unit("tokens/s")
 
 
-def serving_frontier_page(found: Plain) -> Document:
+def serving_frontier_page(data: Plain) -> Document:
     """Return the frontiers of machines: tokens/s per processor and tokens/s per user.
 
-    `found` is the result of :func:`calculon.documents.served_frontier.frontier_of`.
+    `data` is the result of :func:`calculon.documents.served_frontier.frontier_of`.
     """
-    curves, types, counts = found["curves"], all_types(found), found["num_procs"]
+    curves, types, counts = data["curves"], all_types(data), data["num_procs"]
     letters = ascii_uppercase if len(curves) > 1 else ("",)
     shown = [
         (f"{letters[number % len(letters)]}{place}", curve["system"], point)
@@ -45,10 +45,10 @@ def serving_frontier_page(found: Plain) -> Document:
     columns = tuple(one for one in _COLUMNS if differ.get(one.key, True))
     empty = (f"{one['system']}: {one['none']}." for one in curves if not one["points"])
     return titled(
-        f"{found['model']} served by {counts_words(counts)}",
+        f"{data['model']} served by {counts_words(counts)}",
         "",
         *(one.get("provenance", {}) | {"name": one["system"]} for one in curves),
-        lead=(requests_words(found["workload"]), *(types if len(types) == 1 else ())),
+        lead=(requests_words(data["workload"]), *(types if len(types) == 1 else ())),
         parts=(
             Section("", (_picture(shown, steps=len(curves) == 1),)),
             Section("", (Table(columns, [*_rows(shown)]), *empty)),

@@ -54,18 +54,22 @@ PASSES = {"decode": "Decode pass", "prefill": "Prefill of one prompt"}
 _LATENT = 1e-12
 """Share of a cause, or seconds of a delay, below which it is a rounding error."""
 
-_MOST_PARTS = 3
+_MAX_PARTS = 3
 """Maximum number of machine parts on the page."""
 
-_LEAST_HELP = 5e-3
+_MIN_HELP = 5e-3
 """Smallest elasticity of a machine part on the page."""
 
 _BETTER = {
+    "bandwidth of memory": "memory bandwidth",
+    "capacity of memory": "memory capacity",
+    "rate of arithmetic": "arithmetic rate",
+    "bandwidth of the network": "network bandwidth",
     "latency of small messages": "shorter small-message latency",
     "floors of kernels": "shorter kernel floors",
     "time of the host": "shorter host time",
 }
-"""Labels of machine parts that improve by getting smaller."""
+"""Labels of machine parts, whose names are keys of results."""
 
 
 def serving_page(served: ServedRecord, note: str = "") -> Document:
@@ -85,7 +89,7 @@ class _ServingPage:
         question = {
             "deployment": deployment_words(self.deployment),
             "requests": requests_words(self.workload),
-            "batch": f"{counted(served.batch, 'sequence')} in each replica: {self._limit()}",
+            "batch": f"{counted(served.batch, 'sequence')} per replica: {self._limit()}",
             "drafts": draft_words(served),
         }
         load = (self._load(), *prefix_section(served))
@@ -112,9 +116,9 @@ class _ServingPage:
         return "as many as users wait for at a time" if thinks else CUTS[cut]
 
     def _answer(self) -> Section:
-        """Return latency, throughput and costs, and the limits that they keep or miss."""
+        """Return latency, throughput and costs, and the limits that they meet or miss."""
         limits = (
-            f"Keeps {self._kept(one)}." if one.met else bold(f"Misses {one.in_words}.")
+            f"Meets {self._kept(one)}." if one.met else bold(f"Misses {one.in_words}.")
             for one in self.served.limits
         )
         return Section("", (Facts((*self._rates(), *self._costs())), *limits, *self._basis()))
@@ -125,7 +129,7 @@ class _ServingPage:
             return limit.in_words
         # Limits are written as given, measured values with their own digits.
         most = f"{limit.most:g} s" if limit.most >= 1 else f"{1e3 * limit.most:g} ms"
-        return f"{limit.name.upper()}: {self._duration(limit.name)(limit.found)} of {most}"
+        return f"{limit.name.upper()}: {self._duration(limit.name)(limit.found)}, limit {most}"
 
     def _rates(self) -> Iterator[tuple[str, str, str]]:
         """Yield latencies and rates."""
@@ -164,8 +168,8 @@ class _ServingPage:
             )
         if self.served.run_time is not None:
             count = f"{self.workload.requests:,} requests"
-            told = f"{count}, {rate(f['run_output_rate'])} generated tokens/s"
-            yield "whole run", duration_of(self.served.run_time), told
+            text = f"{count}, {rate(f['run_output_rate'])} generated tokens/s"
+            yield "whole run", duration_of(self.served.run_time), text
 
     def _digits(self, figure: str) -> Digits:
         """Return the digits that the range of a figure allows."""
@@ -189,15 +193,17 @@ class _ServingPage:
         """Yield the class of the deployment, and the published rows that the ranges are based on."""
         served = self.served
         if served.served_class is not None and served.ranges:
-            yield dim(f"Ranges of 90 %. {basis(served.served_class, served.ranges)}")
+            yield dim(
+                f"Ranges contain 90 % of measured values. {basis(served.served_class, served.ranges)}"
+            )
 
     def _evidence(self) -> Iterator[str]:
         """Yield a note on the origin of the ranges."""
         if self.served.ranges:
             yield (
-                "Ranges contain 90 % of measured values, judging by published rows: rows with a similar model, engine, "
-                "hardware and load have more weight, all sources the same, and nothing is fitted to them (calculon lv "
-                "--study serving --edition corrected)."
+                "Ranges are based on published measurements (calculon lv --study serving --edition corrected). Rows "
+                "with a similar model, engine, hardware and load count more; every source has the same weight; nothing "
+                "is fitted to these rows."
             )
 
     def _causes(self) -> Section:
@@ -212,7 +218,7 @@ class _ServingPage:
         both = {key: (1 - share) * decode[key] + share * prefill[key] for key in CAUSES}
         ordered = sorted(CAUSES, key=lambda key: -both[key])
         columns = (
-            Column("cause", "time goes to"),
+            Column("cause", "time spent on"),
             Column("both", "all", right=True),
             Column("decode", "decoding", right=True),
             Column("prefill", "prefill", right=True),
@@ -242,11 +248,11 @@ class _ServingPage:
             size, style = f[f"mem_{name}"], "dim" if name == "free" else ""
             pieces = Styled(name, style), Styled(gibibytes(size, 1), style)
             rows.append((*pieces, dim(percent(size / whole))))
-        fits = f"{f['max_concurrency']:,.0f} sequences fit; one alone can have {f['max_context']:,.0f} tokens."
+        fits = f"{f['max_concurrency']:,.0f} sequences fit; a single one can have up to {f['max_context']:,.0f} tokens."
         blocks: list[Block] = [Grid(("left", "right", "right"), tuple(rows)), dim(fits)]
         if (even := f["even_context"]) is not None and math.isfinite(even):
             reads = (
-                f"From {even:,.0f} tokens of context on, a pass reads more KV cache than weights."
+                f"Beyond {even:,.0f} tokens of context, a pass reads more KV cache than weights."
             )
             blocks.append(dim(reads))
         remark = f"GiB per rank, of {gibibytes(whole, 1)}"
@@ -256,7 +262,7 @@ class _ServingPage:
         """Return the load, and the waiting times."""
         f = self.figures
         rows = (
-            ("sequences decoded in a replica", f"{f['concurrency']:,.1f}"),
+            ("sequences decoding per replica", f"{f['concurrency']:,.1f}"),
             ("wait before prefill", duration_of(f["queue_time"])),
             *self._pools(),
             (self._prefill_label(), duration_of(f["prefill_time"])),
@@ -306,7 +312,7 @@ class _ServingPage:
         # Passes are timed on one stage; hand-overs and the slowest rank add to the time of a token.
         beyond = self.figures["decode_time"] - one.time
         if name == "decode" and beyond > _LATENT:
-            said = f"A token takes {duration_of(beyond)} more: stage-to-stage transfers, waiting for the slowest rank."
+            said = f"Each token takes another {duration_of(beyond)} for stage-to-stage transfers and the slowest rank."
             blocks.append(dim(said))
         return Section(PASSES[name], tuple(blocks), duration_of(one.time), opened=True)
 
@@ -318,10 +324,10 @@ class _ServingPage:
         }
         rows = tuple(
             (_BETTER.get(part, part), f"+{100 * (1.1**elasticity - 1):.1f} %")
-            for part, elasticity in [*self.served.helps.items()][:_MOST_PARTS]
-            if elasticity > _LEAST_HELP
+            for part, elasticity in [*self.served.helps.items()][:_MAX_PARTS]
+            if elasticity > _MIN_HELP
         )
-        remark = f"{figure[self.served.worth]} for 10 % more"
+        remark = f"gain in {figure[self.served.worth]} from 10 % better hardware"
         return Section("What would help", (Grid(("left", "right"), rows),), remark)
 
     def _router(self) -> Iterator[str]:
@@ -329,19 +335,18 @@ class _ServingPage:
         pool = self.deployment.prefill or self.deployment
         if pool.replicas > 1 and self.workload.rate is not None:
             yield (
-                f"All {pool.replicas:,} replicas share a queue: a request goes to the first free one. If each has "
-                "a queue of its own (round-robin routing), requests wait longer: as for one replica at its share "
-                "of the rate."
+                f"All {pool.replicas:,} replicas share a queue: a request goes to the first free one. With separate "
+                "queues (round-robin routing), requests wait longer, as for a single replica at its share of the rate."
             )
 
     def _notes(self) -> Iterator[str]:
         """Yield the assumptions of the estimate."""
         d = self.deployment
-        yield "A steady state of mean values, not a simulation."
+        yield "Steady state of mean values, not a simulation."
         yield from self._evidence()
         yield (
-            f"Admission by {d.admission}, {d.memory_fraction:g} of the free memory for the cache, a reserve of "
-            f"{d.reserve / GIB:g} GiB; {length_note(self.workload)}."
+            f"Admission: {d.admission}; {d.memory_fraction:g} of the free memory for the KV cache, "
+            f"{d.reserve / GIB:g} GiB in reserve; {length_note(self.workload)}."
         )
         yield from self._beyond_training()
         yield from self._router()
@@ -356,7 +361,7 @@ class _ServingPage:
         if 0 < trained < length:
             yield (
                 f"Prompt and output have {length:,} tokens, but the model was trained on {trained:,} (seq_size): "
-                "time and memory hold for longer contexts, too; the quality of its answers is not known."
+                "time and memory are also valid for longer contexts; the quality of the answers is unknown."
             )
 
 
@@ -365,12 +370,12 @@ def _joined(*remarks: str) -> str:
     return ", ".join(filter(None, remarks))
 
 
-ENDLESS = "without end"
+ENDLESS = "unbounded"
 """Waiting time if requests arrive faster than they are answered."""
 
 
 def duration_of(seconds: float) -> str:
-    """Write a time; ``without end`` if requests arrive faster than they are answered."""
+    """Write a time; ``unbounded`` if requests arrive faster than they are answered."""
     return ENDLESS if math.isinf(seconds) else duration(seconds, error=abs(seconds) / 20)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from calculon.base.units import GIGA, duration, significant
 from calculon.render.document import Block, Grid, Section, dim
 from calculon.render.texts import percent
-from calculon.serving.caches.prefixes import NO_TIER
+from calculon.serving.caches.prefixes import DISK, HOST, NO_TIER
 from calculon.serving.records.load import Workload
 from calculon.serving.served_record import ServedRecord
 
@@ -20,9 +20,13 @@ def prefix_section(served: ServedRecord) -> Iterator[Section]:
         blocks.append(Grid(("left", "right"), rows))
     if f["hit_break_even"] is not None:
         pays = f"{significant(f['hit_break_even'] / GIGA, 2)} GB/s per processor"
-        blocks.append(dim(f"Fetching is faster than recomputing from {pays} on."))
+        blocks.append(dim(f"Fetching is faster than recomputing above {pays}."))
     remark = f"{percent(f['hit_rate'])} of prompt tokens"
     yield Section("Cached prefixes", tuple(blocks), remark)
+
+
+_PLACES = {HOST: "host memory", DISK: "disk"}
+"""Words for the destinations of offloaded prefixes."""
 
 
 def _rows(served: ServedRecord) -> Iterator[tuple[str, str]]:
@@ -31,7 +35,7 @@ def _rows(served: ServedRecord) -> Iterator[tuple[str, str]]:
     if w.shared_prefix is not None:
         yield "prefix tokens shared by all prompts", f"{w.shared_prefix:,}"
     if place != NO_TIER:
-        yield f"of prompts from tier 2 ({place})", percent(f["hit_offloaded"])
+        yield f"of prompts from {_PLACES[place]}", percent(f["hit_offloaded"])
     for name, (label, write) in _FIGURES.items():
         if f[name] is not None:
             yield label, write(f[name])
@@ -50,7 +54,7 @@ def prefix_notes(served: ServedRecord) -> Iterator[str]:
             "Conversations keep their caches between turns: --set workload.think=TIME sets the time between turns."
         )
     elif place != NO_TIER and served.figures["hit_offloaded"]:
-        yield "All prefixes are fetched from tier 2, except the prefix that requests share."
+        yield f"All prefixes are fetched from {_PLACES[place]}, except the prefix that requests share."
 
 
 def length_note(workload: Workload) -> str:
@@ -58,10 +62,10 @@ def length_note(workload: Workload) -> str:
     if workload.prompt_cv and workload.output_cv:
         return "lengths vary independently, and outputs in progress are longer than average"
     if workload.prompt_cv:
-        return "prompts have two lengths around their mean, and all outputs have one"
+        return "prompts have two lengths around their mean; all outputs have the same length"
     if workload.output_cv:
-        return "all prompts have one length; outputs in progress are longer than average"
-    return "all prompts, and all outputs, have one length in the batch"
+        return "all prompts have the same length; outputs in progress are longer than average"
+    return "all prompts have the same length, and so do all outputs"
 
 
 def _time(seconds: float) -> str:
@@ -70,9 +74,9 @@ def _time(seconds: float) -> str:
 
 _FIGURES = {
     "waiting_prefixes": ("conversations between turns", "{:,.0f}".format),
-    "kept_prefixes": ("prefixes that fit into tier 1", "{:,.0f}".format),
-    "offloaded_prefixes": ("prefixes that fit into tier 2", "{:,.0f}".format),
-    "hit_time": ("fetching one from tier 2", _time),
+    "kept_prefixes": ("prefixes that fit into memory", "{:,.0f}".format),
+    "offloaded_prefixes": ("offloaded prefixes that fit", "{:,.0f}".format),
+    "hit_time": ("fetching one", _time),
     "recompute_time": ("computing one again", _time),
 }
 """Labels and formats of the figures of prefix caching."""

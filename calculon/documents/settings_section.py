@@ -2,7 +2,7 @@
 
 from calculon.base.errors import printable
 from calculon.base.records import Plain
-from calculon.estimate.comparison_confidence import MOST_TIED
+from calculon.estimate.comparison_confidence import MAX_TIED
 from calculon.render.document import Section, dim
 from calculon.render.text_tables import Column, Table
 
@@ -41,16 +41,16 @@ def gained(longer: float, margin: float | None = None) -> str:
     >>> gained(-0.079), gained(0.5, 0.35)
     ('-7.9 %', '+50.0 % (tie margin 10.0 %)')
     >>> gained(-0.079, 0.025), gained(-0.079, 0.25)
-    ('-7.9 % (tie margin 2.4 %)', '-7.9 %, not distinguishable (tie margin 9.1 %)')
+    ('-7.9 % (tie margin 2.4 %)', '-7.9 %, too close to call (tie margin 9.1 %)')
     """
     said = f"{longer * 100:+.1f} %"
     if margin is None:
         return said
-    margin = min(margin, MOST_TIED)
+    margin = min(margin, MAX_TIED)
     sure = max(1 + longer, 1 / (1 + longer)) > 1 + margin
     if longer < 0:
         margin = 1 - 1 / (1 + margin)
-    return f"{said}{'' if sure else ', not distinguishable'} (tie margin {margin * 100:.1f} %)"
+    return f"{said}{'' if sure else ', too close to call'} (tie margin {margin * 100:.1f} %)"
 
 
 def _row(change: Plain) -> dict[str, str]:

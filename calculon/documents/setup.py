@@ -14,7 +14,7 @@ from calculon.declarations.plan_words import (
     spreads_experts,
 )
 from calculon.declarations.recipes import NO_RECIPE, RECIPES
-from calculon.documents.how_sure import risk_words
+from calculon.documents.confidence import risk_words
 from calculon.documents.model_details import details
 from calculon.documents.result import Result, seq_length
 from calculon.plan.columns import FIELDS, field_of

@@ -38,8 +38,8 @@ def folded_words(stages: Sequence[Stage]) -> str:
 
     form = "two stages, one of each direction" if twice else "two parts of the model, in a V"
     last = len(stages) - 1
-    told = f"Each rank has {form}: rank 0 has blocks {of(0)}, rank {last} has {of(last)}"
-    return told + ("; all weights exist twice" if twice else "")
+    text = f"Each rank has {form}: rank 0 has blocks {of(0)}, rank {last} has {of(last)}"
+    return text + ("; all weights exist twice" if twice else "")
 
 
 def stages_section(
@@ -60,7 +60,7 @@ def stages_section(
     paired = any(stage["hidden_time"] for stage in stages)
     passes = ("forward", "backward", *["hidden"] * paired)
     used = (f"of {digits.capacity(capacity)}",) if capacity else ()
-    titles = ("", "", *passes, *["together"] * bool(links), "tier 1", *used, "time of a microbatch")
+    titles = ("", "", *passes, *["together"] * bool(links), "memory", *used, "time of a microbatch")
     folded = folded_words(stages)
     row, longest = "rank" if folded else "stage", max(map(stage_time, stages))
     rows: list[tuple[Cell, ...]] = []

@@ -24,24 +24,24 @@ CHANGE = (
 )
 
 
-def move_tables(found: Moves) -> Iterator[tuple[str, Table, str]]:
+def move_tables(moves: Moves) -> Iterator[tuple[str, Table, str]]:
     """Yield title, table and an empty note for the classes, the studies, and the rows with the largest changes."""
     studies = (Column("study", "study"), Column("quantity", "quantity", fold=True), EDITION)
     forms: tuple[tuple[str, tuple[Column, ...], Rows], ...] = (
         (
             "Since the baseline: median absolute error by class and source, in percent and points",
             (Column("heading", "class, source", fold=True), EDITION, *CHANGE),
-            [one | {"heading": _heading(one)} for one in found.classes],
+            [one | {"heading": _heading(one)} for one in moves.classes],
         ),
         (
             "Since the baseline: median absolute error by study",
             (*studies, *CHANGE),
-            found.studies,
+            moves.studies,
         ),
         (
             f"Since the baseline: the {MOVED_ROWS} rows whose errors changed most",
             (*studies, Column("row", "row", fold=True), *CHANGE),
-            found.rows[:MOVED_ROWS],
+            moves.rows[:MOVED_ROWS],
         ),
     )
     for title, columns, rows in forms:

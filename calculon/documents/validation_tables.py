@@ -202,7 +202,7 @@ JUDGED = (
 )
 """Rule of the column ``ok`` of processor-hours."""
 
-NOT_COMPARED = "{} exist in edition {} alone; here n is 0."
+NOT_COMPARED = "{} exist only in edition {}; here n is 0."
 
 
 def _hours(value: float | None) -> str:
@@ -231,7 +231,7 @@ def _allowed(row: dict[str, Any]) -> str:
 
 
 TRAININGS: Form = (
-    "Published runs: processor-hours, and of steps alone by the model (90 % interval)",
+    "Published runs: processor-hours, and predicted hours of the steps only (90 % interval)",
     (
         Column("run", "run"),
         Column("processors", "on", right=True, drop=3),
@@ -499,10 +499,10 @@ def _by_editions(results: Sequence[Result]) -> dict[tuple[str, ...], list[Result
     of_study: dict[str, list[Result]] = {}
     for one in results:
         of_study.setdefault(one.study.name, []).append(one)
-    found: dict[tuple[str, ...], list[Result]] = {}
+    result: dict[tuple[str, ...], list[Result]] = {}
     for own in of_study.values():
-        found.setdefault(summary.editions(own), []).extend(own)
-    return found
+        result.setdefault(summary.editions(own), []).extend(own)
+    return result
 
 
 def own_rows(results: Sequence[Result]) -> Iterator[Part]:
@@ -541,7 +541,7 @@ def heading(results: Sequence[Result]) -> str:
     first, *others = _by_editions(results)
     said = f"Edition{'s' * (len(first) > 1)} of the cost model: {', '.join(first)}"
     further = ", ".join(name for one in others for name in one)
-    return f"{said}; {further} of studies that exist there alone" if further else said
+    return f"{said}; {further} from studies that exist only there" if further else said
 
 
 def markdown(results: Sequence[Result], first: Iterable[Part] = ()) -> str:

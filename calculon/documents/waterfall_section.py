@@ -19,7 +19,7 @@ SHARE = 0.25
 NOTHING = 1e-5
 """Share of the time, and of a GiB, below which a change counts as having no effect."""
 
-_MOST_PARTS = 2
+_MAX_PARTS = 2
 
 _SHORT = {name: words for name, (words, _) in PARTS.items()} | {
     f"{axis.name}_comm_exposed_time": f"{axis.name.upper()} traffic" for axis in AXES
@@ -89,24 +89,24 @@ def parts_in_words(parts: Mapping[str, float]) -> str:
     'less recomputation; more TP traffic'
     """
     largest = max(map(abs, parts.values()), default=0.0)
-    told = [name for name, change in parts.items() if abs(change) >= SHARE * largest][:_MOST_PARTS]
+    names = [name for name, change in parts.items() if abs(change) >= SHARE * largest][:_MAX_PARTS]
     ways = {
-        "less": [_SHORT[name] for name in told if parts[name] < 0],
-        "more": [_SHORT[name] for name in told if parts[name] > 0],
+        "less": [_SHORT[name] for name in names if parts[name] < 0],
+        "more": [_SHORT[name] for name in names if parts[name] > 0],
     }
     return "; ".join(f"{way} {', '.join(words)}" for way, words in ways.items() if words)
 
 
 def waterfall_notes(waterfall: Plain) -> list[str]:
     """Return notes on changes without effect, and on plans that exceed the memory."""
-    found = []
+    result = []
     if names := [step["change"] for step in waterfall["steps"] if _is_nothing(step, waterfall)]:
-        found.append(f"Without effect on time and memory: {'; '.join(names)}")
+        result.append(f"Without effect on time and memory: {'; '.join(names)}")
     beyond = sum(not step["fits"] for step in waterfall["steps"])
     if beyond or not waterfall["mine"]["fits"]:
         plans = f"{counted(beyond, 'plan')} in between" if beyond else "the first plan"
-        found.append(f"! predicted to exceed the memory: {plans}")
-    return found
+        result.append(f"! predicted to exceed the memory: {plans}")
+    return result
 
 
 def _is_nothing(step: Plain, waterfall: Plain) -> bool:

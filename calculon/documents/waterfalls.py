@@ -66,21 +66,21 @@ def labelled_waterfalls(results: Sequence[Result]) -> "list[WaterfallData]":
             raise SpecError(one.label, Problem("", wanted, "statistics alone", hint))
     mine, *others = known
     pairs = [(best, waterfall(mine.estimate, best.estimate).to_dict()) for best in others]
-    for best, told in pairs:
-        if not told["steps"]:
+    for best, text in pairs:
+        if not text["steps"]:
             wanted = f"another plan than {mine.label}"
             raise SpecError(best.label, Problem("", wanted, "the same plan"))
-    return [labelled_waterfall(mine, best, told) for best, told in pairs]
+    return [labelled_waterfall(mine, best, text) for best, text in pairs]
 
 
-def labelled_waterfall(mine: Result, best: Result, told: dict[str, Any]) -> "WaterfallData":
+def labelled_waterfall(mine: Result, best: Result, data: dict[str, Any]) -> "WaterfallData":
     """Add the labels of its chart to a waterfall between two results."""
     from calculon.documents.charts.waterfall_chart import WaterfallData
     from calculon.documents.waterfall_section import digits_of_differences
 
     title = best.title if mine.title == best.title else f"{mine.title}, to {best.title}"
     return WaterfallData(
-        waterfall=told,
+        waterfall=data,
         names=(mine.label, best.label),
         title=f"{title}: one change at a time",
         terms=mine.terms,
@@ -89,33 +89,38 @@ def labelled_waterfall(mine: Result, best: Result, told: dict[str, Any]) -> "Wat
     )
 
 
-def waterfall_data(found: "Waterfall") -> "WaterfallData":
-    """Add the labels of its chart to a waterfall, as far as its plans are known."""
+def waterfall_data(waterfall: "Waterfall") -> "WaterfallData":
+    """Add the labels of its chart to a waterfall between two estimated plans."""
     from calculon.documents.charts.waterfall_chart import WaterfallData
     from calculon.documents.waterfall_section import NAMES, digits_of_differences
     from calculon.editions import find_edition
 
-    best = found.best.execution
+    best = waterfall.best.execution
     mode = "Training" if best["training"] else "Inference"
+    machine = f"{best['num_procs']:,} x {waterfall.system.name}"
     return WaterfallData(
-        waterfall=found.to_dict(),
+        waterfall=waterfall.to_dict(),
         names=NAMES,
-        title=f"{mode} of {found.model.name} on {best['num_procs']:,} x {found.system.name}: one change at a time",
-        terms=found.edition if found.edition == PUBLISHED else f"{found.edition}, {best['preset']}",
-        digits=digits_of_differences(_digits(found, one) for one in (found.mine, found.best)),
-        capacity=find_edition(found.edition).machine(found.system).usable[0],
+        title=f"{mode} of {waterfall.model.name} on {machine}: one change at a time",
+        terms=waterfall.edition
+        if waterfall.edition == PUBLISHED
+        else f"{waterfall.edition}, {best['preset']}",
+        digits=digits_of_differences(
+            _digits(waterfall, one) for one in (waterfall.mine, waterfall.best)
+        ),
+        capacity=find_edition(waterfall.edition).machine(waterfall.system).usable[0],
     )
 
 
-def _digits(found: "Waterfall", plan: "Point") -> Digits:
+def _digits(waterfall: "Waterfall", plan: "Point") -> Digits:
     """Return the digits of a plan's time, even if the plan exceeds the memory."""
     from calculon.documents.estimate_result import result_of
     from calculon.estimate.estimate import estimate
 
-    if found.edition == PUBLISHED:
+    if waterfall.edition == PUBLISHED:
         return Digits()
     try:
-        return result_of(estimate(found.model, plan.execution, found.system)).digits
+        return result_of(estimate(waterfall.model, plan.execution, waterfall.system)).digits
     # The user's plan may not fit; its time is known all the same.
     except Infeasible:
         return Digits(WITHOUT_INTERVAL)
@@ -125,7 +130,7 @@ def comparable(results: Sequence[Result]) -> list[tuple[Result, dict[str, Any]]]
     """Return the results that have a waterfall from the first, with it."""
     mine, *others = results
     found = ((best, waterfall_of(mine, best)) for best in others)
-    return [(best, told) for best, told in found if told is not None and told["steps"]]
+    return [(best, text) for best, text in found if text is not None and text["steps"]]
 
 
 def drawn(results: Sequence[Result]) -> list[Section]:
@@ -133,10 +138,10 @@ def drawn(results: Sequence[Result]) -> list[Section]:
     from calculon.documents.charts.waterfall_chart import waterfall
     from calculon.documents.waterfall_section import waterfall_section
 
-    found = []
-    for best, told in comparable(results):
-        data = labelled_waterfall(results[0], best, told)
-        section = waterfall_section(told, data.digits, data.names)
+    result = []
+    for best, text in comparable(results):
+        data = labelled_waterfall(results[0], best, text)
+        section = waterfall_section(text, data.digits, data.names)
         picture = Picture(waterfall([data]), section.title)
-        found.append(replace(section, blocks=(picture, *section.blocks)))
-    return found
+        result.append(replace(section, blocks=(picture, *section.blocks)))
+    return result

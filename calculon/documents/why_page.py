@@ -3,37 +3,36 @@
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any
 
 from calculon.advise.fixes import Fix
+from calculon.advise.in_words import change_in_words
 from calculon.advise.stage_needs import StageNeed
 from calculon.advise.why import Why
 from calculon.base.errors import in_words
 from calculon.base.units import GIB, chance
-from calculon.declarations.execution import Execution
-from calculon.declarations.fields import optional_defaults
 from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.origin import stated_name
 from calculon.declarations.plan_words import plan_words
 from calculon.declarations.presets import plain
-from calculon.declarations.statistics import RISK
+from calculon.declarations.statistics import MEMORIES, RISK
+from calculon.documents.confidence import risk_words
 from calculon.documents.estimate_result import result_of
-from calculon.documents.how_sure import risk_words
 from calculon.documents.page import GROUP_COLORS, PARTS
 from calculon.documents.page_title import titled
 from calculon.documents.result import Result
+from calculon.plan.plan import all_fields
 from calculon.render.bars import Bar, Share
 from calculon.render.digits import WITHOUT_INTERVAL, Digits
 from calculon.render.document import Block, Cell, Document, Grid, Section, bold, dim, headed
 from calculon.render.texts import edition_and_preset
 
-_MOST_PARTS = 6
+_MAX_PARTS = 6
 """Maximum number of parts of time or memory on the page."""
 
-_MOST_STAGES = 4
+_MAX_STAGES = 4
 """Number of groups of stages up to which each has a line; otherwise only the fullest is shown."""
 
-_LEAST_SHARE = 0.001
+_MIN_SHARE = 0.001
 """Smallest share of the time that is shown as a part, or as a change of one."""
 
 _ANOTHER = {
@@ -41,18 +40,16 @@ _ANOTHER = {
     "num_procs": "other processor count",
 }
 
-_DEFAULTS = optional_defaults(Execution)
 
-
-def why_page(found: Why) -> Document:
+def why_page(analysis: Why) -> Document:
     """Return the page of an explanation."""
-    result = None if found.estimate is None else result_of(found.estimate)
-    page = _WhyPage(found, result)
-    lead: list[Block] = [plan_words(page.fields, found.preset.usual(page.fields))]
-    if found.unread:
-        values = ", ".join(f"{name}={plain(value)}" for name, value in found.unread.items())
+    result = None if analysis.estimate is None else result_of(analysis.estimate)
+    page = _WhyPage(analysis, result)
+    lead: list[Block] = [plan_words(page.fields, analysis.preset.usual(page.fields))]
+    if analysis.unread:
+        values = ", ".join(f"{name}={plain(value)}" for name, value in analysis.unread.items())
         lead.append(dim(f"assumed instead: {values}"))
-    asked = found.question
+    asked = analysis.question
     terms = f"edition {edition_and_preset(asked)}"
     parts = page.broken() if result is None else page.running(result)
     return titled(page.title(), terms, asked["system"], lead=tuple(lead), parts=parts)
@@ -61,10 +58,10 @@ def why_page(found: Why) -> Document:
 class _WhyPage:
     """Builder of the page of an explanation."""
 
-    def __init__(self, found: Why, result: Result | None):
-        self.found, self.result = found, result
-        self.fields = found.execution.to_dict()
-        published = found.execution.edition == PUBLISHED
+    def __init__(self, analysis: Why, result: Result | None):
+        self.found, self.result = analysis, result
+        self.fields = analysis.execution.to_dict()
+        published = analysis.execution.edition == PUBLISHED
         self.digits = result.digits if result else Digits(0.0 if published else WITHOUT_INTERVAL)
 
     def title(self) -> str:
@@ -78,7 +75,11 @@ class _WhyPage:
 
     def running(self, result: Result) -> Iterator[Section]:
         """Yield the sections for an execution that runs."""
-        yield from (self._time(result), self._free_memory(), self._better(), self._options())
+        yield self._time(result)
+        yield self._free_memory()
+        if self.found.fits is not None and self.found.fits < 1 - RISK:
+            yield self._safer()
+        yield from (self._better(), self._options())
 
     def broken(self) -> Iterator[Section]:
         """Yield the sections for an execution that cannot run."""
@@ -112,7 +113,7 @@ class _WhyPage:
         rest = f"{len(short)} of {len(self.found.stages)} stages exceed the memory"
         rest += f": {least} at least" if len(short) > 1 else ""
         columns = {"needed": lambda one: gib(one.needed[tier - 1]), "too much": excess}
-        return self._memory(tier, f"Tier-{tier} memory", remark, columns, rest)
+        return self._memory(tier, MEMORIES[tier - 1].capitalize(), remark, columns, rest)
 
     def _free_memory(self) -> Section:
         """Return the free memory of every stage."""
@@ -142,18 +143,18 @@ class _WhyPage:
         groups = _alike(stages, tier)
         rows = []
         # With many groups only the fullest matters for fitting.
-        for group in groups if len(groups) <= _MOST_STAGES else groups[:1]:
+        for group in groups if len(groups) <= _MAX_STAGES else groups[:1]:
             figures = (text(group[0]) for text in columns.values())
             rows.append((_numbers(group), *figures, self._parts(group[0], tier)))
         kinds = ("left", *["right"] * len(columns), "text")
         grid = headed(kinds, ("", *columns, "contents"), rows)
-        return _section(title, remark, grid, *[rest] * (len(groups) > _MOST_STAGES))
+        return _section(title, remark, grid, *[rest] * (len(groups) > _MAX_STAGES))
 
     def _parts(self, stage: StageNeed, tier: int) -> str:
         """Return the contents of a stage's memory."""
         items = list(stage.parts[tier - 1].items())
-        shown = [f"{kind} {self.digits.gib(size)}" for kind, size in items[:_MOST_PARTS]]
-        if rest := sum(size for _, size in items[_MOST_PARTS:]):
+        shown = [f"{kind} {self.digits.gib(size)}" for kind, size in items[:_MAX_PARTS]]
+        if rest := sum(size for _, size in items[_MAX_PARTS:]):
             shown.append(f"the rest {self.digits.gib(rest)}")
         return ", ".join(shown)
 
@@ -173,18 +174,26 @@ class _WhyPage:
         remark = f"fewest changes first, then the smallest{risky}{last}"
         return _section("What would make it fit", remark, self._changes(found, "slower"))
 
+    def _safer(self) -> Section:
+        """Return the changes that lower the risk of running out of memory to the accepted one."""
+        found, title = self.found.proposals, "What would make it fit"
+        remark = f"with a risk of running out of at most {chance(RISK)}"
+        if not found:
+            return _section(title, remark, "nothing that was tried")
+        return _section(title, remark, self._changes(found, "against now"))
+
     def _changes(self, several: Sequence[Fix], title: str) -> Grid:
         """Return a table of changes with their memory and time, each followed by its consequences."""
         rows: list[tuple[Cell, ...]] = []
         known = any(one.fits is not None for one in several)
         for one in several:
-            changes = "\n".join(self._change(name, value) for name, value in one.changes.items())
+            changes = "\n".join(self._change(one, name) for name in one.changes)
             memory, time = self.digits.gib(one.memory[0]), self.digits.duration(one.total_time)
             longer = percent_more(one.longer) if one.longer else "fastest of these"
             fits = "" if one.fits is None else chance(one.fits)
             rows.append((changes, memory, *[fits] * known, time, longer))
-            follows = [f"{name}={plain(value)}" for name, value in one.follows.items()]
-            notes = [f"with {', '.join(follows)}"] if follows else []
+            follows = self._following(one)
+            notes = [f"with {follows}"] if follows else []
             notes += [f"unusual: {text}" for text in one.unusual]
             if one.asks_for_another:
                 notes.append(_ANOTHER[one.asks_for_another])
@@ -193,18 +202,25 @@ class _WhyPage:
         kinds = ("text", *["right"] * (3 + known))
         return headed(kinds, ("change", "memory", *["fits"] * known, "time", title), rows)
 
-    def _change(self, name: str, value: Any) -> str:
+    def _change(self, fix: Fix, name: str) -> str:
+        """Return a change in words, and the field that states it."""
+        value = plain(fix.changes[name])
         if name in self.found.unread:
-            return f"{name}={plain(value)}"
-        # Edition sc23 leaves fields at their defaults out.
-        before = self.fields.get(name, _DEFAULTS.get(name))  # edition sc23 leaves defaults out
-        return f"{name} {plain(before)} -> {plain(value)}"
+            return f"{name}={value}"
+        before = all_fields(self.found.execution)
+        words = change_in_words(before, {**before, name: fix.changes[name]}, [name])
+        return words if name in words else f"{words} ({name}={value})"
+
+    def _following(self, fix: Fix) -> str:
+        """Return the number of replicas that follows from the changes of a fix; empty if it stays the same."""
+        before = {**all_fields(self.found.execution), **fix.changes}
+        return change_in_words(before, {**before, **fix.follows}, [])
 
     def _time(self, result: Result) -> Section:
         """Return the largest parts of the time."""
         total = result.value("total_time")
         parts = sorted(result.times().items(), key=lambda one: -one[1])
-        shown = [(name, time) for name, time in parts if time > _LEAST_SHARE * total][:_MOST_PARTS]
+        shown = [(name, time) for name, time in parts if time > _MIN_SHARE * total][:_MAX_PARTS]
         seconds = self.digits.seconds([time for _, time in shown], total)
         rows = []
         for (name, time), text in zip(shown, seconds, strict=True):
@@ -219,7 +235,7 @@ class _WhyPage:
         if not found:
             return _section("What would be faster", "no change of one or two fields")
         words = ", and the best two" if len(found) > 1 else "; no pair saves more"
-        table = self._changes(found, "against now")
+        table = self._changes(found, "vs. now")
         return _section("What would be faster", f"the best change{words}", table)
 
     def _options(self) -> Section:
@@ -234,9 +250,9 @@ class _WhyPage:
             option = f"{one.field}={plain(one.value)}"
             note = _needed(one.reason) or _risk(one.fits)
             rows.append((option, plain(one.without), time, memory, dim(note)))
-        titles = ("option", "set back to", "time", "memory", "")
+        titles = ("option", "reset to", "time", "memory", "")
         grid = headed(("left", "left", "right", "right", "text"), titles, rows)
-        return _section(title, "each set back by itself", grid)
+        return _section(title, "each reset separately", grid)
 
 
 def _section(title: str, remark: str, *blocks: Block) -> Section:
@@ -284,7 +300,7 @@ def percent_more(longer: float) -> str:
     >>> percent_more(0.0693), percent_more(-0.031), percent_more(0.00004), percent_more(1.524)
     ('+6.9 %', '-3.1 %', '0.0 %', '+152 %')
     """
-    if abs(longer) < _LEAST_SHARE / 2:
+    if abs(longer) < _MIN_SHARE / 2:
         return "0.0 %"
     return f"{longer * 100:+.0f} %" if abs(longer) >= 1 else f"{longer * 100:+.1f} %"
 

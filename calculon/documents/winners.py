@@ -9,7 +9,7 @@ from calculon.advise.in_words import memory_and_time, plan_in_words
 from calculon.base.errors import in_words
 from calculon.declarations.plan_words import degrees_words
 from calculon.declarations.statistics import FITS
-from calculon.documents.how_sure import none_within, ties_in_words
+from calculon.documents.confidence import none_within, ties_in_words
 from calculon.plan.columns import FIELDS
 from calculon.render.digits import Digits
 from calculon.render.text_tables import Column, Table
@@ -90,8 +90,8 @@ LEGEND = (
     "TP.PP.DP: tensor, pipeline and data parallelism; v: chunks per stage; mbs: microbatch; rec: recomputation "
     "(attn: of attention only); TP comm: ar all-reduce, p2p all-reduce, split between stages (p2p_rs_ag), "
     "sp sequence parallelism (rs_ag), +ring or +pipe overlapped; on: S optimizer sharding, R gather "
-    "again, O overlapped data parallelism, w/a/o weights, activations, optimizer offloaded; GiB: needed of the "
-    "tier-1 memory; /proc: samples/s per processor, for several counts"
+    "again, O overlapped data parallelism, w/a/o weights, activations, optimizer offloaded; GiB: memory "
+    "needed; /proc: samples/s per processor, for several counts"
 )
 """Legend of the short columns."""
 
@@ -145,24 +145,24 @@ def reasons_table(
     return Table(columns, rows)
 
 
-def risks(found: SearchResult) -> Iterator[str]:
+def risks(result: SearchResult) -> Iterator[str]:
     """Yield a note if no execution has an acceptable risk, and the best of all if the search prefers another."""
-    if found.risk is None:
+    if result.risk is None:
         return
-    if (fits := float(found.evaluation[FITS][0])) < 1 - found.risk:
-        yield none_within(found.risk, fits)
-    if (best := found.best_of_all) is not None:
-        first = found.objectives[0].statistic.name
+    if (fits := float(result.evaluation[FITS][0])) < 1 - result.risk:
+        yield none_within(result.risk, fits)
+    if (best := result.best_of_all) is not None:
+        first = result.objectives[0].statistic.name
         which = "Fastest" if first in ("sample_rate", "total_time") else "Best"
         yield f"{which} that is predicted to fit: {plan_in_words(best.execution)} ({memory_and_time(best)})"
 
 
-def ties(found: SearchResult, *, ranked: bool = True) -> str:
+def ties(result: SearchResult, *, ranked: bool = True) -> str:
     """Return the number of plans that tie with the fastest, and the simplest of them with its rank."""
-    alike = sum(not order.distinguishable for order in found.orders)
-    several = tied_candidates(found)
+    alike = sum(not order.distinguishable for order in result.orders)
+    several = tied_candidates(result)
     if not several:  # the fastest ranks too low by another objective to be among them
-        return ties_in_words(alike, len(found), f"# {found.fastest}")
+        return ties_in_words(alike, len(result), f"# {result.fastest}")
     rank, one = several[0]
     rank_words = f" (# {rank})" if ranked else ""
-    return ties_in_words(alike, len(found), f"{degrees_words(one.execution)}{rank_words}")
+    return ties_in_words(alike, len(result), f"{degrees_words(one.execution)}{rank_words}")

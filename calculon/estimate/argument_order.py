@@ -71,7 +71,9 @@ def is_system(value: object) -> bool:
     if isinstance(value, (str, os.PathLike)):
         return _names_system(os.fsdecode(value))
     if isinstance(value, Mapping):
-        return catalog.tells("system", value) or str(value.get(BASE)) in catalog.names("system")
+        return catalog.has_fields_of("system", value) or str(value.get(BASE)) in catalog.names(
+            "system"
+        )
     return isinstance(value, (list, tuple)) and bool(value) and all(map(is_system, value))
 
 
@@ -87,7 +89,7 @@ def _names_system(text: str) -> bool:
 
 
 def _holds_system(path: str) -> bool:
-    """Return whether a file describes a machine; what is wrong with it is reported by whoever reads it."""
+    """Return True if a file describes a machine; errors in it are left to the function that reads it."""
     if document_suffix(path) not in SUFFIXES:
         return False
     try:

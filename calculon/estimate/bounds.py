@@ -15,7 +15,9 @@ from calculon.plan.plan import PUBLISHED_NAMES
 
 
 @takes_either_order
-def bounds(model: Source | Model, found: Evaluation, system: Source | System) -> dict[str, Array]:
+def bounds(
+    model: Source | Model, evaluation: Evaluation, system: Source | System
+) -> dict[str, Array]:
     """Return the 90 % prediction interval of the measured time of each row.
 
     Args:
@@ -33,14 +35,14 @@ def bounds(model: Source | Model, found: Evaluation, system: Source | System) ->
         >>> sorted(calculon.bounds("llama3-8B", found.evaluation, "h100_80g_sxm"))
         ['total_time_high', 'total_time_low']
     """
-    if found.fields == PUBLISHED_NAMES:
+    if evaluation.fields == PUBLISHED_NAMES:
         return {}
-    columns = {name: np.full(len(found), np.nan) for name in BOUNDS}
-    rows = found if found.feasible.all() else found.take(found.feasible)
+    columns = {name: np.full(len(evaluation), np.nan) for name in BOUNDS}
+    rows = evaluation if evaluation.feasible.all() else evaluation.take(evaluation.feasible)
     if len(rows):
         stats = {name: rows[name] for name in rows.names}
         shape, machine = inputs.model(model), inputs.system(system)
         ends = factors(shape, machine, rows.plan, stats)
         for name, factor in zip(BOUNDS, ends, strict=True):
-            columns[name][found.feasible] = factor * rows["total_time"]
+            columns[name][evaluation.feasible] = factor * rows["total_time"]
     return columns

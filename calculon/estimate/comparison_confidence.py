@@ -36,7 +36,7 @@ from calculon.plan.plan import Plan
 REPEATS = math.log(1.03)
 """Logarithm of the ratio of times of the same run on two days: repeated runs of ``validation/`` differ by 2 to 4 %."""
 
-MOST_TIED = 0.1
+MAX_TIED = 0.1
 """Difference of predicted times above which two plans never tie, however uncertain their order is."""
 
 REST = 0.3
@@ -81,7 +81,7 @@ class Order:
         Plans whose times differ no more than repeated runs always tie.
         """
         apart = abs(math.log1p(self.longer))
-        least = max(REPEATS, min(math.log1p(self.margin), math.log1p(MOST_TIED)))
+        least = max(REPEATS, min(math.log1p(self.margin), math.log1p(MAX_TIED)))
         return apart > least
 
     def to_dict(self) -> dict[str, Any]:
@@ -137,8 +137,8 @@ def shares_of(stats: Mapping[str, Array]) -> Array:
     total = np.asarray(stats["total_time"], float)
     nothing = np.zeros(len(total))
     parts = [np.asarray(stats.get(name, nothing), float) for name in ALL_PARTS_OF_TIME]
-    found: Array = np.array(parts) / total
-    return found
+    result: Array = np.array(parts) / total
+    return result
 
 
 def margins_of_shares(shares: Array, first: int = 0, errors: Array | float | None = None) -> Array:
@@ -152,8 +152,8 @@ def margins_of_shares(shares: Array, first: int = 0, errors: Array | float | Non
     within = errors_of_parts() if errors is None else errors
     with np.errstate(invalid="ignore"):  # no evidence at all: equal shares times infinity
         apart = (shares - shares[:, first : first + 1]).T * within
-    found: Array = np.sqrt(np.nansum(apart**2, axis=1))
-    return found
+    result: Array = np.sqrt(np.nansum(apart**2, axis=1))
+    return result
 
 
 def calibrated_margins(model: Model, system: System, plan: Plan, first: int = 0) -> Array | None:
@@ -208,8 +208,8 @@ class Pairs:
     def weights(self) -> Array:
         """Weights of the pairs, with equal totals for all sources."""
         counts = np.bincount(self.sources)
-        found: Array = 1 / counts[self.sources]
-        return found
+        result: Array = 1 / counts[self.sources]
+        return result
 
     def without(self, source: int) -> "Pairs":
         """Return the pairs of all other sources."""
@@ -237,8 +237,8 @@ class Pairs:
 
     def margins(self, error: float) -> Array:
         """Return the 90 % margins of measured ratios for an error of exposed traffic, and of repeated runs."""
-        found: Array = np.hypot(REPEATS, error * self.distances)
-        return found
+        result: Array = np.hypot(REPEATS, error * self.distances)
+        return result
 
 
 def pairs_of(some: Runs) -> Pairs:
@@ -268,5 +268,5 @@ def pairs_of(some: Runs) -> Pairs:
 @cache
 def errors_of_parts() -> Array:
     """Return the 90 % error of the logarithm of each part of the time, from all measured runs."""
-    found: Array = pairs_of(runs()).error * _WEIGHTS
-    return found
+    result: Array = pairs_of(runs()).error * _WEIGHTS
+    return result

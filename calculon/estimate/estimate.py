@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 
 from calculon import inputs
-from calculon.base.display import Tabular, columns_of, draw_result
+from calculon.base.display import WithMfu, columns_of, draw_result
 from calculon.base.frozen import dataclass
 from calculon.base.records import only_values
 from calculon.base.units import GIB, between, duration, known, significant
@@ -20,7 +20,7 @@ from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.origin import Origin
 from calculon.declarations.presets import Preset, find_preset
 from calculon.declarations.result_records import QUESTION
-from calculon.declarations.statistics import BOUNDS, mfu_name
+from calculon.declarations.statistics import BOUNDS, MFU, TIER1, mfu_name
 from calculon.editions import EDITIONS, find_edition
 from calculon.editions.edition import Edition
 from calculon.estimate.argument_order import takes_either_order
@@ -45,11 +45,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from plotly.graph_objects import Figure as InteractiveFigure
 
-    from calculon.estimate.validated_runs import Belief
+    from calculon.estimate.validated_runs import RunEvidence
 
 
 @dataclass(frozen=True)
-class Estimate(Tabular):
+class Estimate(WithMfu[float | None]):
     """Predicted cost of an execution of a model on a system.
 
     Attributes:
@@ -77,7 +77,7 @@ class Estimate(Tabular):
         return interval(self.model, self.system, self.execution, EDITIONS[self.edition])
 
     @cached_property
-    def belief(self) -> "Belief | None":
+    def belief(self) -> "RunEvidence | None":
         """Prediction interval of the measured time, nearest measured runs, and properties that no run has.
 
         None in edition ``sc23``.
@@ -93,14 +93,8 @@ class Estimate(Tabular):
         ends = (None, None) if found is None else (found.low, found.high)
         return dict(zip(names, ends, strict=True))
 
-    @property
-    def mfu(self) -> float | None:
-        """Model FLOP utilisation as a share of 1, as the page has it; None in edition ``sc23``.
-
-        Masked keys do not count if the attention kernel skips them (``attn_impl: flash``): the statistic
-        ``mfu_causal``; with other kernels it is ``mfu``.
-        """
-        return self.stats.get(mfu_name(self.execution.to_dict()))
+    def _statistic(self, name: str) -> float | None:
+        return self.stats.get(name)
 
     @cached_property
     def groups(self) -> list[RankGroup]:
@@ -276,15 +270,15 @@ class Estimate(Tabular):
             ends = between(duration(found.low, error), duration(found.high, error))
             expected = f" ({int(found.level * 100 + 1e-6)}%: {ends})"
         speed = known(rate, error / total * rate) if error else significant(rate)
-        memory, efficiency = stats["proc_mem_tier1_cap_req"] / GIB, stats["total_efficiency"]
-        sizes = (
-            f"{memory:.1f} GiB, {efficiency:.0%}"
-            if error
-            else f"{memory:.2f} GiB, {efficiency:.2%}"
-        )
+        memory = f"{stats[TIER1] / GIB:.{1 if error else 2}f} GiB"
+        if self.edition == PUBLISHED:
+            share = f"{stats['total_efficiency']:.2%} efficiency"
+        else:
+            name = mfu_name(self.execution.to_dict())
+            share = f"{stats[name]:.0%} {'MFU' if name == MFU[0] else 'causal MFU'}"
         return (
             f"<Estimate of {self.model.name} on {e.num_procs} x {self.system.name} "
-            f"({split}): {duration(total, error)}{expected}, {speed} samples/s, {sizes} efficiency{edition}>"
+            f"({split}): {duration(total, error)}{expected}, {speed} samples/s, {memory}, {share}{edition}>"
         )
 
 
@@ -307,7 +301,7 @@ def estimate(
     Args:
         model, execution, system: A catalog name, the path of a file (``best.json#2`` of results), a mapping (also a row
             of a frame), or a record; an execution also in words, with options of :func:`calculon.plan` and short names:
-            ``"tp=4 pp=2"`` on 8 processors, ``"tp=4 procs=64 batch=4M dtype=fp8"``.
+            ``"tp=4 pp=2"`` or ``{"tp": 4, "pp": 2}`` on 8 processors, ``"tp=4 procs=64 batch=4M dtype=fp8"``.
         layers: True to list the cost of every layer.
         **words: Values of the execution in the words of plans, instead of its own: ``tp=4``, ``batch="4M"``. They may
             be the whole plan: ``estimate("llama-3-8b", "h100", tp=4)``.
@@ -331,7 +325,7 @@ def estimate(
     shape, machine = inputs.model(model), inputs.system(asked_system)
     known = None if edition is None else find_edition(edition).name
     execution = with_plan_words("estimate", execution, words, shape)
-    asked = inputs.asked_execution(
+    asked = inputs.resolve_execution(
         execution, edition=known, preset=preset, system=machine, model=shape
     )
     warn_of_differences(asked.place, asked.question, shape, machine)
@@ -339,7 +333,7 @@ def estimate(
     return _estimated(asked, Request(shape, machine, asked.execution), layers)
 
 
-def _estimated(asked: inputs.Asked, one: Request, layers: object) -> Estimate:
+def _estimated(resolved: inputs.ResolvedExecution, one: Request, layers: object) -> Estimate:
     """Return the estimate of an execution that was asked for; errors as of :func:`estimate`."""
     plan, edition = Plan.of(one.execution), EDITIONS[one.execution.edition]
     listed = inputs.switch(layers, "layers", "estimate")
@@ -358,18 +352,18 @@ def _estimated(asked: inputs.Asked, one: Request, layers: object) -> Estimate:
         edition=edition.name,
         stats=only_values(batch.stats),
         layers=breakdown(one.model, one.system, one.execution, edition) if listed else None,
-        preset=asked.preset,
-        origin=asked.origin,
+        preset=resolved.preset,
+        origin=resolved.origin,
     )
 
 
-def _warn_of_length(asked: inputs.Asked, model: Model) -> None:
+def _warn_of_length(resolved: inputs.ResolvedExecution, model: Model) -> None:
     """Warn if the sequence length was set in the model, but the execution states another one."""
-    length = asked.execution.seq_length
+    length = resolved.execution.seq_length
     chosen = model.origin is not None and "seq_size" in model.origin.changes
-    if chosen and asked.origin is not None and length not in (0, model.seq_size):
+    if chosen and resolved.origin is not None and length not in (0, model.seq_size):
         text = (
-            f"{asked.place}: seq_length {length:,} is used, not the seq_size {model.seq_size:,} that was set for the "
-            "model; set seq_length instead"
+            f"{resolved.place}: seq_length {length:,} is used, not the seq_size {model.seq_size:,} that was set for "
+            "the model; set seq_length instead"
         )
         warnings.warn(text, SpecWarning, stacklevel=4)

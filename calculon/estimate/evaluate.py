@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, overload
 import numpy as np
 
 from calculon import inputs
-from calculon.base.display import Tabular, draw_result
+from calculon.base.display import WithMfu, draw_result
 from calculon.base.errors import nearest
 from calculon.base.frozen import dataclass
 from calculon.base.records import columns, gather
@@ -21,7 +21,7 @@ from calculon.cost.block_tables import block_tables
 from calculon.declarations.model import Model
 from calculon.declarations.named_values import CORRECTED
 from calculon.declarations.scope_choices import BatchChoice
-from calculon.declarations.statistics import MFU, CorrectedStats, Stats
+from calculon.declarations.statistics import CorrectedStats, Stats
 from calculon.editions import EDITIONS, SC23, find_edition
 from calculon.editions.edition import Edition
 from calculon.estimate.argument_order import takes_either_order
@@ -31,7 +31,8 @@ from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.plan.choices import grouped
 from calculon.plan.columns import Selected
-from calculon.plan.plan import NAMES, PUBLISHED_NAMES, Executions, Plan, read_plan
+from calculon.plan.plan import NAMES, PUBLISHED_NAMES, Executions, Plan
+from calculon.plan.read_plan import read_plan
 from calculon.plan.rules.all_rules import REASONS, check
 from calculon.plan.schedule import Schedule
 
@@ -44,7 +45,7 @@ CHUNK_ROWS = 16_384
 
 
 @dataclass(frozen=True)
-class Evaluation(Tabular):
+class Evaluation(WithMfu[Array]):
     """Statistics of a table of executions.
 
     Attributes:
@@ -123,17 +124,8 @@ class Evaluation(Tabular):
             return self.plan.values(name)
         raise KeyError(self._unknown(name, (*self.names, *NAMES, "reason")))
 
-    @property
-    def mfu(self) -> Array:
-        """Model FLOP utilisation of each row as a fraction, as on pages; not-a-number in edition ``sc23``.
-
-        Masked keys do not count where the attention kernel skips them (``attn_impl: flash``): the statistic
-        ``mfu_causal``; of other kernels it is ``mfu``.
-        """
-        if MFU[0] not in self._values:
-            return np.full(len(self), np.nan)
-        full, causal = (self._values[name] for name in MFU)
-        return np.where(self.plan.is_choice("attn_impl", "flash"), causal, full)
+    def _statistic(self, name: str) -> Array:
+        return self._values[name] if name in self._values else np.full(len(self), np.nan)
 
     def table(self) -> dict[str, Array]:
         """Return a row for each execution: its fields, the ``reason`` if it cannot run, and its statistics."""
@@ -195,13 +187,18 @@ def evaluate(
         model, system: As in :func:`calculon.estimate`; a column of machines has one machine per row.
         plan: The executions: a table, or one plan as in :func:`calculon.estimate`. Rows that would be an error alone
             are marked with their reason and contain not-a-number. Other columns of result tables in a DataFrame (such
-            as statistics) are ignored. In edition ``corrected`` degrees and batch are enough: a preset fills in the
-            rest, as in a file.
+            as statistics) are ignored. Degrees and batch are enough: the default preset of each row fills in the rest.
+            Columns may also have the words of plans: ``{"tp": [1, 2], "dp": [8, 4], "batch": "4M"}``.
         edition: Edition of the cost model, or its name, for all rows; by default the edition of each row.
 
     Raises:
-        SpecError: For a malformed model or system, and for a missing or unknown field or column; never for the value of
-            a row.
+        SpecError: For a malformed model or system, for a missing or unknown field or column, and for a value in words
+            that cannot be read; never for the value of a field.
+
+    Examples:
+        >>> table = evaluate("llama-3-8b", {"tp": [1, 2], "dp": [8, 4]}, "h100")
+        >>> table.plan.num_procs.tolist(), set(table.column("preset").tolist())
+        ([8, 8], {'torchtitan'})
     """
     model, system = inputs.model(model), inputs.system(system)
     known = None if edition is None else find_edition(edition).name

@@ -171,7 +171,7 @@ NAMED = 0.01
 _TRIED = 1.1
 """Slowdown of a part that measures its sensitivity."""
 
-METHOD = "each part alone as slow and as fast as its residuals; changes of the time in quadrature, by side"
+METHOD = "each part slowed down and sped up by its residuals; time changes add in quadrature"
 METHOD_OF_TRAINING = "residuals of whole iterations"
 
 

@@ -39,7 +39,7 @@ class LayerWork:
     NAMES: ClassVar = "{part}_{field}"
 
     flops: Flops = stat("arithmetic in {part}", source="2.2")
-    mem_accessed: Bytes = stat("tier-1 memory traffic in {part}", source="2.3")
+    mem_accessed: Bytes = stat("memory traffic in {part}", source="2.3")
     intensity: FlopsPerByte = stat(
         "arithmetic intensity in {part}",
         name="{part}_arithmetic_intensity",

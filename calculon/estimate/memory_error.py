@@ -78,14 +78,14 @@ def memory_errors(ratios: Array, sources: Array, weights: Array) -> MemoryErrors
     variance *= effective / (effective - 1) * (1 + 1 / effective)
     return MemoryErrors(
         mean=mean,
-        scale=max(math.sqrt(variance), _LEAST_SCALE),
+        scale=max(math.sqrt(variance), _MIN_SCALE),
         freedom=max(1.0, effective - 1),
         runs=len(ratios),
         sources=len(of_source),
     )
 
 
-_LEAST_SCALE = 1e-6
+_MIN_SCALE = 1e-6
 """Smallest scale: sources that agree to the byte would otherwise exclude any error."""
 
 

@@ -37,14 +37,14 @@ def errors_of(model: Model, preset: str, zero_stage: str) -> MemoryErrors | None
 def fits(batch: Batch) -> Array:
     """Return the probability that executions of a batch fit in tier-1 memory; not-a-number if unknown."""
     needed, usable = batch.capacity.proc_mem_tier1_cap_req, batch.system.usable[0]
-    found = np.array(np.nan)
+    result = np.array(np.nan)
     if batch.edition.name == PUBLISHED:
-        return found
+        return result
     for preset, zero_stage, rows in _classes(batch):
         errors = errors_of(batch.model, preset, zero_stage)
         known = np.nan if errors is None else errors.fits(needed, usable)
-        found = np.where(rows, known, found)
-    return found
+        result = np.where(rows, known, result)
+    return result
 
 
 def memory_codes(codes: Array, batch: Batch) -> Array:
@@ -64,13 +64,13 @@ def memory_codes(codes: Array, batch: Batch) -> Array:
 
 def _tolerance(batch: Batch) -> Array:
     """Return the ratio of predicted to usable memory above which executions fit with less than `MAY_FIT`."""
-    found = np.array(1.0)
+    result = np.array(1.0)
     for preset, zero_stage, rows in _classes(batch):
         errors = errors_of(batch.model, preset, zero_stage)
-        found = np.where(
-            rows, 1.0 if errors is None else max(1.0, 1 / errors.capacity_ratio(MAY_FIT)), found
+        result = np.where(
+            rows, 1.0 if errors is None else max(1.0, 1 / errors.capacity_ratio(MAY_FIT)), result
         )
-    return found
+    return result
 
 
 def _classes(batch: Batch) -> Iterator[tuple[str, str, Array]]:

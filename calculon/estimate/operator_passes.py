@@ -97,19 +97,19 @@ class OperatorPass:
         return self.at_roof / self.time
 
 
-def operator_passes(found: Block) -> list[OperatorPass]:
+def operator_passes(shown_block: Block) -> list[OperatorPass]:
     """Return the passes of the operators of a block that take time, in the order of the operators.
 
     Collectives are not included, because their time is separate.
 
     Args:
-        found: The block, with its FLOP, bytes and times.
+        shown_block: The block, with its FLOP, bytes and times.
     """
-    plan, edition = Plan.of(found.execution), EDITIONS[found.edition]
-    rows = iter(found.operators)
+    plan, edition = Plan.of(shown_block.execution), EDITIONS[shown_block.edition]
+    rows = iter(shown_block.operators)
     return [
         one
-        for table in operator_tables(found.model, found.system, plan, edition)
+        for table in operator_tables(shown_block.model, shown_block.system, plan, edition)
         for one in _of_table(table, rows)
     ]
 

@@ -59,7 +59,7 @@ def parts_of(layers: Sequence[Layer]) -> list[str]:
     modules = [layer.flags.module for layer in layers]
     routed = [i for i, module in enumerate(modules) if module == "moe"]
     products = [i for i in routed if layers[i].name.startswith("MlpBlock_Experts")]
-    found = []
+    result = []
     for i, layer in enumerate(layers):
         if layer.name.startswith(_ATTENDS):
             part = ATTENTION
@@ -73,8 +73,8 @@ def parts_of(layers: Sequence[Layer]) -> list[str]:
             part = DISPATCH
         else:
             part = PRODUCTS if i <= products[-1] else COMBINE
-        found.append(part)
-    return found
+        result.append(part)
+    return result
 
 
 def has_experts(layers: Sequence[Layer]) -> bool:
@@ -207,7 +207,7 @@ def block(
     """
     named = None if edition is None else find_edition(edition).name
     whole, machine = inputs.model(model), inputs.system(system)
-    asked = inputs.asked_execution(
+    asked = inputs.resolve_execution(
         execution, edition=named, preset=preset, changes=changes, system=machine, model=whole
     )
     warn_of_differences(asked.place, asked.question, whole, machine)

@@ -6,10 +6,14 @@ from typing import Any
 from calculon import inputs
 from calculon.declarations.execution import Execution
 from calculon.declarations.model import Model
-from calculon.declarations.short_names import field_name
-from calculon.declarations.spellings.plan_pairs import ASKED, fields_of_words, is_plan, plan_fields
-from calculon.plan.columns import field_of
-from calculon.plan.plan import NAMES
+from calculon.declarations.spellings.plan_pairs import (
+    ASKED,
+    fields_of_words,
+    is_plan,
+    is_worded,
+    pairs_of,
+    plan_fields,
+)
 
 
 def with_plan_words(call: str, source: Any, words: Mapping[str, Any], model: Model) -> Any:
@@ -19,27 +23,23 @@ def with_plan_words(call: str, source: Any, words: Mapping[str, Any], model: Mod
         call: The function, for messages.
         source: The execution; None without one.
         words: Values by name: ``{"tp": 4, "batch": "4M"}``.
-        model: What it runs.
+        model: Model that the plan runs.
 
     Raises:
         SpecError: For an unknown word.
     """
     if not words:
         return source
-    texts = {name: _text(name, value) for name, value in words.items()}
+    texts = pairs_of(words)
     asked = {name: text for name, text in texts.items() if name in ASKED}
     fields = plan_fields({n: t for n, t in texts.items() if n not in asked}, call, ASKED)
     if source is None or is_plan(source):
         pairs = (f"{name}={text}" for name, text in texts.items())
         return " ".join((*([] if source is None else [source]), *pairs))
+    if is_worded(source):
+        return {**source, **words}
     base = source.to_dict() if isinstance(source, Execution) else source
     return inputs.Changed.of(base, {**_fields_asked(call, asked, base, model), **fields})
-
-
-def _text(name: str, value: Any) -> str:
-    """Return a value as a plan in words has it."""
-    field = field_name(name)
-    return str(field_of(field).declaration.plain(value) if field in NAMES else value)
 
 
 def _fields_asked(call: str, asked: Mapping[str, str], source: Any, model: Model) -> dict[str, Any]:

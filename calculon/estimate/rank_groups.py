@@ -47,7 +47,7 @@ from calculon.editions.edition import Edition
 from calculon.estimate.evaluate import evaluate_one
 from calculon.hardware.collectives.placement import Group, fits_mesh, nested_networks
 from calculon.hardware.system import System
-from calculon.plan.mesh import DEGREES, rooms, strides
+from calculon.plan.mesh import DEGREES, mesh_fanouts, strides
 from calculon.plan.plan import Plan
 
 # Networks of a mesh with more processors per instance than the groups use.
@@ -80,18 +80,18 @@ class Domain:
 def domains(system: System, execution: Execution) -> list[Domain]:
     """Return the networks with idle processors in a mesh, from the inside out; none if all processors are used."""
     nested = nested_networks(system)
-    used = [int(np.asarray(room).item()) for room in rooms(Plan.of(execution), system)]
+    used = [int(np.asarray(fanout).item()) for fanout in mesh_fanouts(Plan.of(execution), system)]
     count = prod(getattr(execution, name) for name in DEGREES)
-    found = []
+    result = []
     places = zip(nested, used, accumulate(used, mul), strict=True)
-    for (number, room), joined, inside in places:
-        if joined < room:
+    for (number, fanout), joined, inside in places:
+        if joined < fanout:
             size, instances = system.networks[number].size, -(-count // inside)
             idle = instances * size - count
-            found.append(
+            result.append(
                 Domain(network=number, size=size, used=inside, instances=instances, idle=idle)
             )
-    return found
+    return result
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,20 +282,20 @@ def _data_groups(batch: Batch, clusters: _Clusters, times: tuple[float, float]) 
         seconds = time, exposed * share
         return _of_replicas(kind, batch, group, clusters, apart, moved, seconds)
 
-    found = []
+    result = []
     for of_experts in (False, True) if experts else (False,):
         prefix, these = ("expert ", _expert_clusters(batch)) if of_experts else ("", clusters)
         if sharding is None or not cut:
             every = expert_replicas if of_experts else data_group
             ranks = schedule.expert_data_par if of_experts else schedule.data_ranks
-            found.append(part(f"{prefix}data", every(schedule, system, ranks), these))
+            result.append(part(f"{prefix}data", every(schedule, system, ranks), these))
             continue
         split = shard_group(sharding, schedule, system, experts=of_experts)
         held = copy_group(sharding, schedule, system, experts=of_experts)
         apart = int(np.asarray(split.ranks).item())
         shared = part(f"{prefix}shards", split, these)
-        found += [shared, part(f"{prefix}copies", held, these, apart)]
-    return found
+        result += [shared, part(f"{prefix}copies", held, these, apart)]
+    return result
 
 
 def _of_replicas(
@@ -325,7 +325,7 @@ def _members(group: ProcessGroup, system: System) -> tuple[int, ...]:
     placed = group.placed(system)
     near = 1 if group.near is None else group.near
     uneven = stride is not None and not np.all(
-        fits_mesh(system, ranks // near, np.asarray(stride, np.int64), group.rooms)
+        fits_mesh(system, ranks // near, np.asarray(stride, np.int64), group.fanouts)
     )
     if uneven or np.any(placed.network != group.network):
         placed = Group.on_network(system, group.network, ranks)

@@ -118,8 +118,8 @@ class Evidence:
         """Return a mask of the rows of a class; rows of any engine if the class states none."""
         alike = [self._alike(of_class, name) for name in self._stated(of_class)]
         # No published row describes a disaggregated deployment, whatever else it shares.
-        found: Array = np.all(alike, 0) & (not of_class.apart)
-        return found
+        result: Array = np.all(alike, 0) & (not of_class.apart)
+        return result
 
     def without(self, source: str) -> "Evidence":
         """Return the rows of all other sources."""
@@ -307,7 +307,7 @@ def served_ranges(
 
     Unknown and infinite figures have no range.
     """
-    found = {}
+    result = {}
     for name in FIGURES:
         value = figures.get(name)
         known = _published().get(queued(name, of_class))
@@ -317,7 +317,7 @@ def served_ranges(
         own = known.count(known.has(of_class))
         words, shared = known.sharing(of_class)
         low, high = (float(np.exp(end)) for end in ends)
-        found[name] = FigureRange(
+        result[name] = FigureRange(
             low=low * value,
             high=high * value,
             ratio_low=low,
@@ -329,7 +329,7 @@ def served_ranges(
             sharing_rows=shared.rows,
             sharing_sources=shared.sources,
         )
-    return found
+    return result
 
 
 def basis(of_class: ServedClass, ranges: Mapping[str, FigureRange]) -> str:
@@ -344,7 +344,7 @@ def basis(of_class: ServedClass, ranges: Mapping[str, FigureRange]) -> str:
         count = f"{one.class_rows:,} of {one.rows:,}"
         said.append(f"{count} {published}of {FIGURES[name]}{queue} ({further})")
     words = of_class.in_words
-    return f"{words[0].upper()}{words[1:]}: this class has {', '.join(said)}."
+    return f"{words[0].upper()}{words[1:]}: {', '.join(said)}."
 
 
 def _sources(count: int) -> str:

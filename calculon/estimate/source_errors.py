@@ -79,8 +79,8 @@ class SourceErrors:
         """
         factors = np.array(self.factors)[:, None]
         alike = np.where(self.context == context[:, None], factors, 1.0).prod(axis=0)
-        found: Array = self.weight * self.evidence * alike
-        return found
+        result: Array = self.weight * self.evidence * alike
+        return result
 
     def limits(self, context: Array, without: int = -1) -> tuple[float, float, float]:
         """Return lower end, median and upper end of the logarithm of measured over predicted values for a context.

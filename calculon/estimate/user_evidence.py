@@ -129,5 +129,5 @@ def likeness(steps: Array, context: Array) -> Array:
         context (shape (features,)): Features of the execution, as codes.
     """
     factors = np.array([*FACTORS.values()])[:, None]
-    found: Array = np.where(steps == context[:, None], 1.0, 1 / factors).prod(axis=0)
-    return found
+    result: Array = np.where(steps == context[:, None], 1.0, 1 / factors).prod(axis=0)
+    return result

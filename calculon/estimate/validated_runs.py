@@ -60,11 +60,11 @@ from calculon.plan.choices import distinct
 from calculon.plan.columns import field_of
 from calculon.plan.plan import Plan
 
-__all__ = ["Belief", "Run", "Runs", "about", "belief", "factors", "runs"]
+__all__ = ["Run", "RunEvidence", "Runs", "about", "belief", "factors", "runs"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Belief:
+class RunEvidence:
     """Evidence of measured runs about a prediction.
 
     Attributes:
@@ -223,7 +223,7 @@ def whole_iterations(system: System) -> list[Spread]:
 
 def belief(
     model: Model, system: System, execution: Execution, stats: Mapping[str, Any]
-) -> Belief | None:
+) -> RunEvidence | None:
     """Return the evidence of measured runs about a predicted training step; None in edition ``sc23``.
 
     Args:
@@ -240,7 +240,7 @@ def belief(
     time = float(stats["total_time"])
     memory = errors_of(model, execution.preset, execution.zero_stage)
     usable = find_edition(execution.edition).machine(system).usable[0]
-    return Belief(
+    return RunEvidence(
         level=min((one.level for one in own), default=LEVEL),
         low=float(low[0]) * time,
         high=float(high[0]) * time,

@@ -16,7 +16,8 @@ from calculon.estimate.evaluate import Evaluation, evaluate
 from calculon.hardware.figures import Figure, figures_of, with_figures
 from calculon.hardware.system import System
 from calculon.inputs import Changed, Source
-from calculon.plan.plan import Executions, Plan, read_plan
+from calculon.plan.plan import Executions, Plan
+from calculon.plan.read_plan import read_plan
 
 Change = Mapping[str, float]
 """New values of figures of a system by path, in the units of its file; also of its other values."""

@@ -40,12 +40,12 @@ from calculon.editions import find_edition
 from calculon.estimate.estimate import Estimate
 from calculon.estimate.operator_passes import OperatorPass, operator_passes
 from calculon.estimate.operators import Block, block
-from calculon.explore.machine.knobs import CAPACITY
-from calculon.explore.memo import Memo
-from calculon.explore.offer import MODEL, SYSTEM, Offer
+from calculon.explore.allowed_inputs import MODEL, SYSTEM, AllowedInputs
+from calculon.explore.machine.machine_controls import CAPACITY
 from calculon.explore.page_state import State
 from calculon.explore.plan_choices import STATED, Choices, Outcome, choices
-from calculon.explore.visits import Pending, seen
+from calculon.explore.request_tracking import Pending, count_searched
+from calculon.explore.result_cache import ResultCache
 from calculon.hardware.figures import Figure, figures_of
 from calculon.hardware.system import System
 from calculon.inputs import Changed
@@ -65,7 +65,7 @@ _FOLLOW = ("data_par", "edition", *QUESTION_WORDS)
 
 
 @dataclass(frozen=True)
-class Shown:
+class DisplayedPlan:
     """Plan that a page shows.
 
     Attributes:
@@ -94,12 +94,12 @@ class Shown:
         return None if self.estimate is None else result_of(self.estimate, details=False)
 
 
-def once(compute: Callable[[Any, State], T]) -> Callable[[Any, State], T]:
+def cached_method(compute: Callable[[Any, State], T]) -> Callable[[Any, State], T]:
     """Cache the result of a method per question and plan."""
 
     @wraps(compute)
     def answered(answers: "Answers", state: State) -> T:
-        return answers.kept((compute.__name__, state.key), lambda: compute(answers, state))
+        return answers.cached((compute.__name__, state.key), lambda: compute(answers, state))
 
     return answered
 
@@ -109,28 +109,28 @@ class Answers:
     """All results that one or several pages need.
 
     Attributes:
-        offer: Models, systems and presets that may be requested.
-        memo: Cache of results.
+        allowed: Models, systems and presets that may be requested.
+        cache: Cache of results.
     """
 
-    offer: Offer
-    memo: Memo = field(default_factory=Memo)
+    allowed: AllowedInputs
+    cache: ResultCache = field(default_factory=ResultCache)
 
     def system(self, state: State) -> System:
         """Return the machine with the changes of the state."""
-        source = Changed.of(self.offer.source(SYSTEM, state.system), dict(state.machine))
+        source = Changed.of(self.allowed.source(SYSTEM, state.system), dict(state.machine))
         key = ("system", state.system, tuple(sorted(state.machine.items())))
-        return self.kept(key, lambda: inputs.system(source))
+        return self.cached(key, lambda: inputs.system(source))
 
     def figures(self, state: State) -> dict[str, Figure]:
         """Return every figure of the machine file by path, including curve points, prices and powers."""
         system = self.system(replace(state, machine={}))
-        return self.kept(
+        return self.cached(
             ("figures", state.system),
             lambda: figures_of(system, points=True, whole_runs=True, serving=True),
         )
 
-    @once
+    @cached_method
     def question(self, state: State) -> Question:
         """Return the question, including the user's plan.
 
@@ -142,58 +142,61 @@ class Answers:
             asked = self.question(replace(state, plan={}))
             return replace(asked, mine=read_baseline(dict(state.plan), state.procs))
         words = {name: getattr(state, name) or None for name in ("preset", "batch", "seq", "dtype")}
-        source = self.offer.source(MODEL, state.model)
-        model = self.kept(("model", state.model), lambda: inputs.model(source))
+        source = self.allowed.source(MODEL, state.model)
+        model = self.cached(("model", state.model), lambda: inputs.model(source))
         tokens = state.tokens or None
         return ask(model, state.procs, self.system(state), **words, tokens_of_run=tokens)
 
-    def found(self, state: State) -> SearchResult:
+    def best_plans(self, state: State) -> SearchResult:
         """Return the best plan of each parallel split and number of chunks, the overall best first."""
-        asked = _asked(state)
-        return self.searched(
-            ("found", asked.key), lambda: plans_on(self.question(asked), state.procs, seen)
+        asked = _search_state(state)
+        return self.cached_search(
+            ("found", asked.key),
+            lambda: plans_on(self.question(asked), state.procs, count_searched),
         )
 
-    def found_on(self, state: State, question: Question, count: int) -> SearchResult:
+    def best_plans_on(self, state: State, question: Question, count: int) -> SearchResult:
         """Return the best plans for another processor count; the question keeps the batch of the state."""
         if count == state.procs:
-            return self.found(state)
-        key = ("found on", _asked(state).key, count)
-        return self.searched(key, lambda: plans_on(question, count, seen))
+            return self.best_plans(state)
+        key = ("found on", _search_state(state).key, count)
+        return self.cached_search(key, lambda: plans_on(question, count, count_searched))
 
     def executions(self, state: State) -> int:
         """Return an upper bound on the executions that a search for the best plan evaluates."""
-        asked = _asked(state)
-        return self.searched(
+        asked = _search_state(state)
+        return self.cached_search(
             ("executions", asked.key),
             lambda: count_space(space_of(self.question(asked), state.procs)),
         )
 
-    def found_before(self, state: State) -> SearchResult | None:
+    def cached_best_plans(self, state: State) -> SearchResult | None:
         """Return the best plans if they are cached, without starting a search; else None."""
-        known = self.memo.known(("found", _asked(state).key))
+        known = self.cache.known(("found", _search_state(state).key))
         return None if known is None else _found(known)
 
-    @once
-    def plan(self, state: State) -> Shown:
+    @cached_method
+    def plan(self, state: State) -> DisplayedPlan:
         """Return the plan that the page shows: the user's plan if there is one, else the best plan."""
         question = self.question(state)
         if not state.plan:
-            found = self.found(state)
+            found = self.best_plans(state)
             if not len(found):
-                return Shown(None, {}, "no plan fits")
-            return Shown(found[0], all_fields(found[0].execution))
+                return DisplayedPlan(None, {}, "no plan fits")
+            return DisplayedPlan(found[0], all_fields(found[0].execution))
         try:
             mine = baseline_plan(question, hints=False)
         except SpecError as error:
-            return Shown(None, baseline_fields(question, state.plan), str(error))
+            return DisplayedPlan(None, baseline_fields(question, state.plan), str(error))
         assert mine is not None
         if mine.estimate is None:
             fields = {} if mine.execution is None else all_fields(mine.execution)
-            return Shown(None, fields or baseline_fields(question, state.plan), mine.problem)
-        return Shown(mine.estimate, all_fields(mine.estimate.execution))
+            return DisplayedPlan(
+                None, fields or baseline_fields(question, state.plan), mine.problem
+            )
+        return DisplayedPlan(mine.estimate, all_fields(mine.estimate.execution))
 
-    @once
+    @cached_method
     def why(self, state: State) -> Why:
         """Return why the plan cannot run and how to fix it, or its bottleneck and the best single change."""
         question, fields = self.question(state), dict(self.plan(state).fields)
@@ -205,35 +208,36 @@ class Answers:
         execution = Execution(**shown.fields) if shown.legal else None
         return Answer(
             question=self.question(state),
-            found=self.found(state),
+            found=self.best_plans(state),
             fastest=None,
             counts=(),
             mine=BaselinePlan(shown.estimate, shown.problem, execution),
             unfit=None,
         )
 
-    def best(self, state: State) -> Shown:
+    def best(self, state: State) -> DisplayedPlan:
         """Return the best plan, even if the page shows another."""
         return self.plan(replace(state, plan={}))
 
     def infeasibility_report(self, state: State) -> InfeasibilityReport:
         """Return why no plan fits, and which changes would help."""
-        found = self.found(state)
-        return self.kept(
-            ("unfit", _asked(state).key), lambda: infeasibility_report(found.space, found.counts)
+        found = self.best_plans(state)
+        return self.cached(
+            ("unfit", _search_state(state).key),
+            lambda: infeasibility_report(found.space, found.counts),
         )
 
     def usable(self, state: State) -> tuple[float, float]:
         """Return the usable bytes of both memory tiers."""
         return find_edition(CORRECTED).machine(self.system(state)).usable
 
-    @once
+    @cached_method
     def single_changes(self, state: State) -> tuple[Outcome, ...]:
         """Return the outcome of every single change of the plan."""
         found = self.choices(state)
         return () if found is None else found.singles()
 
-    @once
+    @cached_method
     def stages(self, state: State) -> tuple[StageNeed, ...]:
         """Return the memory of every stage, even above capacity; empty if the plan violates rules."""
         shown, question = self.plan(state), self.question(state)
@@ -254,7 +258,7 @@ class Answers:
             return None
         of, spread = state.option("of"), state.option("spread")
         again = bool(state.option("replan"))
-        return self.kept(
+        return self.cached(
             ("sensitivity", state.key, of, spread, again),
             lambda: sensitivity(
                 one.model,
@@ -264,7 +268,8 @@ class Answers:
                 spread=spread,
                 replan=again,
                 preset=framework,
-                seen=lambda _: seen(),  # cancels between searches if nobody waits any more
+                # Cancels between searches if nobody waits any more.
+                seen=lambda _: count_searched(),
             ),
         )
 
@@ -276,7 +281,7 @@ class Answers:
             kept: The plan on the unchanged machine; it also runs on the changed one.
         """
         framework, machine = self.question(state).framework, self.system(state)
-        return self.kept(
+        return self.cached(
             ("break-even", state.key),
             lambda: sensitivity(
                 kept.model,
@@ -298,7 +303,7 @@ class Answers:
             return None
         case = Case(best.model, best.execution, best.system, TIME)
         preset = self.question(asked).preset
-        found = self.kept(
+        found = self.cached(
             ("capacities", asked.key), lambda: Replanner(case, preset).capacity_sweep()
         )  # cached for all capacities
         capacity = self.system(state).mem1.capacity
@@ -306,28 +311,28 @@ class Answers:
 
     def schedule(self, state: State, microbatches: int) -> Gantt:
         """Return the pipeline schedule of the first microbatches of the shown, feasible plan."""
-        return self.kept(
+        return self.cached(
             ("schedule", state.key, microbatches),
             lambda: passes(self._estimate(state), microbatches),
         )
 
-    @once
+    @cached_method
     def block(self, state: State) -> Block:
         """Return the operators of one block of the shown, feasible plan."""
         found = self._estimate(state)
         return block(found.model, found.execution, found.system, edition=found.edition)
 
-    @once
+    @cached_method
     def operators(self, state: State) -> list[OperatorPass]:
         """Return the operator passes of the block with their roofline bounds."""
         return operator_passes(self.block(state))
 
     def _estimate(self, state: State) -> Estimate:
-        found = self.plan(state).estimate
-        assert found is not None
-        return found
+        result = self.plan(state).estimate
+        assert result is not None
+        return result
 
-    def own(self, state: State, fields: Mapping[str, Any]) -> dict[str, Any]:
+    def stated_fields(self, state: State, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Return the fields that a plan states itself: degrees, and values that differ from its framework."""
         question = self.question(replace(state, plan={}))
         usual = question.preset.usual(fields)
@@ -347,9 +352,9 @@ class Answers:
     def stated(self, state: State) -> dict[str, Any]:
         """Return the fields that the page's plan states itself; for the best plan, the fields it would state."""
         shown = self.plan(state)
-        return self.own(state, shown.fields) if shown.legal else dict(state.plan)
+        return self.stated_fields(state, shown.fields) if shown.legal else dict(state.plan)
 
-    @once
+    @cached_method
     def choices(self, state: State) -> Choices | None:
         """Return the possible changes of the plan; None if there is no plan or too few fields are readable."""
         shown = self.plan(state)
@@ -358,69 +363,69 @@ class Answers:
         question = self.question(replace(state, plan={}))
         return choices(question, shown.fields, self.stated(state))
 
-    def kept(self, key: Any, compute: Callable[[], T]) -> T:
+    def cached(self, key: Any, compute: Callable[[], T]) -> T:
         """Return a result that is computed once; the warnings of the computation are repeated on each call."""
-        found: T = _found(self.memo(key, lambda: _with_warnings(compute)))
-        return found
+        result: T = _found(self.cache(key, lambda: _with_warnings(compute)))
+        return result
 
-    def searched(self, key: Any, compute: Callable[[], T]) -> T:
+    def cached_search(self, key: Any, compute: Callable[[], T]) -> T:
         """Return a cached result of a long computation; raise ``Pending`` if it takes longer than a request waits."""
-        found: T = _found(self.memo.search(key, lambda: _with_warnings(compute)))
-        return found
+        result: T = _found(self.cache.search(key, lambda: _with_warnings(compute)))
+        return result
 
 
-class Unsearched(Answers):
+class PendingAnswers(Answers):
     """Results during a search, when no plan is known yet."""
 
-    def plan(self, state: State) -> Shown:
+    def plan(self, state: State) -> DisplayedPlan:
         """Return an unknown plan."""
-        return Shown(None, dict(state.plan))
+        return DisplayedPlan(None, dict(state.plan))
 
-    def searched(self, key: Any, compute: Callable[[], T]) -> T:
+    def cached_search(self, key: Any, compute: Callable[[], T]) -> T:
         """Raise ``Pending``."""
         raise Pending(0)
 
 
-def _asked(state: State) -> State:
+def _search_state(state: State) -> State:
     """Return a state reduced to the inputs of the search for the best plan."""
     return replace(state, plan={}, tokens="")
 
 
-_TOLD: ContextVar[list[str] | None] = ContextVar("told", default=None)
+_WARNINGS: ContextVar[list[str] | None] = ContextVar("warnings", default=None)
 """Warnings of the computation under way in this thread."""
 
 
-def _tell(text: str) -> None:
-    told = _TOLD.get()
-    if told is not None and text not in told:
-        told.append(text)
+def _add_warning(text: str) -> None:
+    texts = _WARNINGS.get()
+    if texts is not None and text not in texts:
+        texts.append(text)
 
 
 @contextmanager
-def telling() -> Iterator[list[str]]:
-    """Collect warnings issued in the context; :func:`listen` must have been called before."""
-    told: list[str] = []
-    token = _TOLD.set(told)
+def collect_warnings() -> Iterator[list[str]]:
+    """Collect warnings issued in the context; :func:`route_warnings` must have been called before."""
+    texts: list[str] = []
+    token = _WARNINGS.set(texts)
     try:
-        yield told
+        yield texts
     finally:
-        _TOLD.reset(token)
+        _WARNINGS.reset(token)
 
 
 def _found(kept: tuple[T, list[str]]) -> T:
     """Return a cached result and repeat its warnings."""
-    found, told = kept
-    for text in told:
-        _tell(text)
-    return found
+    result, texts = kept
+    for text in texts:
+        _add_warning(text)
+    return result
 
 
 def _with_warnings(compute: Callable[[], T]) -> tuple[T, list[str]]:
-    with telling() as told:
-        return compute(), told
+    with collect_warnings() as texts:
+        return compute(), texts
 
 
-class _Listening:
+class _WarningRouter:
     """Warning handler that routes spec warnings to the result under computation, and passes on all others."""
 
     def __init__(self, before: Callable[..., None]):
@@ -429,18 +434,18 @@ class _Listening:
     def __call__(
         self, message: Warning | str, category: type[Warning], *rest: Any, **more: Any
     ) -> None:
-        if issubclass(category, SpecWarning) and _TOLD.get() is not None:
+        if issubclass(category, SpecWarning) and _WARNINGS.get() is not None:
             # A context variable keeps the warnings of parallel requests apart, which Python's own filters cannot do.
-            _tell(str(message))
+            _add_warning(str(message))
         else:
             self._before(message, category, *rest, **more)
 
 
-def listen() -> None:
+def route_warnings() -> None:
     """Route spec warnings to the results that cause them, separately for each thread."""
     warnings.simplefilter("always", SpecWarning)
-    if not isinstance(warnings.showwarning, _Listening):
-        warnings.showwarning = _Listening(warnings.showwarning)
+    if not isinstance(warnings.showwarning, _WarningRouter):
+        warnings.showwarning = _WarningRouter(warnings.showwarning)
 
 
-__all__ = ["Answers", "Infeasible", "Shown", "listen", "telling"]
+__all__ = ["Answers", "DisplayedPlan", "Infeasible", "collect_warnings", "route_warnings"]

@@ -12,17 +12,19 @@ from calculon.architecture.parameters import active_count, parameter_count
 from calculon.base.units import scaled
 from calculon.declarations.spellings import PRECISIONS
 from calculon.documents.page_title import machine_notes
+from calculon.explore.allowed_inputs import MODEL, SYSTEM
 from calculon.explore.answers import Answers
-from calculon.explore.choice_words import change_words, label, value_words
 from calculon.explore.control import Control
-from calculon.explore.machine.knobs import unlike_file
-from calculon.explore.offer import MODEL, SYSTEM
+from calculon.explore.labels import change_words, label, value_words
+from calculon.explore.machine.machine_controls import unlike_file
 from calculon.explore.page_state import ASKED, CHANGED, MACHINE, State, value_text
-from calculon.explore.part import html
+from calculon.explore.plain_words import unbroken
 from calculon.explore.plan_choices import LAYOUT, SIZES, STATED, Choice, Choices
 from calculon.explore.serving.served_words import DEPLOYMENT, REQUESTS
-from calculon.explore.serving.serving_controls import serving_controls, settled_deployment
+from calculon.explore.serving.serving_controls import adjusted_deployment, serving_controls
 from calculon.explore.view_names import SERVING
+from calculon.explore.view_part import html
+from calculon.hardware.system import System
 from calculon.plan.columns import field_of
 from calculon.render.texts import bandwidth, capacity, counted, token_count
 
@@ -56,10 +58,10 @@ def controls(
         "controls.html",
         state=state,
         question=question,
-        words=_question_words(question),
-        models=answers.offer.names(MODEL),
-        systems=answers.offer.names(SYSTEM),
-        presets=answers.offer.presets,
+        words={name: unbroken(text) for name, text in _question_words(question).items()},
+        models=answers.allowed.names(MODEL),
+        systems=answers.allowed.names(SYSTEM),
+        presets=answers.allowed.presets,
         dtypes=[*PRECISIONS],
         usual_tokens=token_count(TOKENS),
         kept=[(name, one) for name, one in state.options.items() if name not in visible],
@@ -102,26 +104,34 @@ def _question_words(question: Question) -> Mapping[str, str]:
         if kind in system.datatypes
         else "no rate of"
     )
-    node = f", {system.node:,} in a node" if system.node > 1 else ""
     notes = "".join(f"; {note}" for note in machine_notes(system.provenance.to_dict()))
     return {
         "model": f"{scaled(parameter_count(model), digits=1)} parameters{active}, {counted(model.num_blocks, 'block')}",
         "system": f"{rate} {kind}, {capacity(system.mem1.capacity)} at "
-        f"{bandwidth(system.mem1.bandwidth)}{node}{notes}",
+        f"{bandwidth(system.mem1.bandwidth)}{_networks(system)}{notes}",
         "batch": f"{counted(question.batch_size, 'sequence')} of {model.seq_size:,} = {scaled(tokens)} tokens a step",
     }
 
 
-def _control(state: State, one: Choice, found: Choices | None) -> Control:
-    assert found is not None
-    stated = found.stated if one.field in SIZES else state.plan
+def _networks(system: System) -> str:
+    """Describe the size of a node, and the rates inside and between nodes."""
+    inner, *others = system.networks
+    kind = "PCIe at " if system.link(0).kind == "pcie" else ""
+    rates = [f"{kind}{bandwidth(inner.bandwidth)} inside"]
+    rates += [f"{bandwidth(one.bandwidth)} between nodes" for one in others[:1]]
+    return f", nodes of {system.node:,} ({', '.join(rates)})" if system.node > 1 else ""
+
+
+def _control(state: State, one: Choice, choices: Choices | None) -> Control:
+    assert choices is not None
+    stated = choices.stated if one.field in SIZES else state.plan
     size = one.field in SIZES
 
     def adjacent(step: int) -> tuple[str, ...]:
         value = one.neighbor(step) if size else None
         if value is None:
             return ()
-        link = state.with_plan({**found.stated, one.field: value})
+        link = state.with_plan({**choices.stated, one.field: value})
         return (
             f"{link}&{CHANGED}={one.field}",
             f"{label(one.field)}: {value_words(one.field, value)}",
@@ -142,7 +152,7 @@ def _control(state: State, one: Choice, found: Choices | None) -> Control:
     )
 
 
-def settled(state: State, answers: Answers, changed: str) -> State:
+def adjusted_state(state: State, answers: Answers, changed: str) -> State:
     """Return a state after one of its controls has changed, with a note on the consequences.
 
     A machine figure set back to its file's value is no longer a change. If the best plan was shown and a field of it
@@ -152,7 +162,7 @@ def settled(state: State, answers: Answers, changed: str) -> State:
     if changed.startswith(MACHINE):
         return replace(state, machine=unlike_file(answers.figures(state), state.machine))
     if changed in DEPLOYMENT:
-        return settled_deployment(state, answers, changed)
+        return adjusted_deployment(state, answers, changed)
     return state if changed in REQUESTS else _settled_plan(state, answers, changed)
 
 
@@ -163,7 +173,7 @@ def _settled_plan(state: State, answers: Answers, changed: str) -> State:
     if changed in state.plan and not {*STATED} <= {*state.plan}:
         best = answers.plan(replace(state, plan={}))
         if best.estimate is not None:
-            state = replace(state, plan={**answers.own(state, best.fields), **state.plan})
+            state = replace(state, plan={**answers.stated_fields(state, best.fields), **state.plan})
     if changed not in state.plan and changed not in ASKED:
         return state
     shown = answers.plan(state)
@@ -172,7 +182,7 @@ def _settled_plan(state: State, answers: Answers, changed: str) -> State:
         before = state.plan.get(LAYOUT, usual.get(LAYOUT, shown.fields[LAYOUT]))
         ends = before, shown.fields[LAYOUT]
         follows = {LAYOUT: ends} if before != shown.fields[LAYOUT] else {}
-        return replace(state, plan=answers.stated(state), told=_told(follows))
+        return replace(state, plan=answers.stated(state), note=_told(follows))
     found = answers.choices(state)
     if found is None or (changed in state.plan and changed not in found.stated):
         return state  # too few fields are readable
@@ -180,7 +190,9 @@ def _settled_plan(state: State, answers: Answers, changed: str) -> State:
     (outcome,) = found.outcomes([changes])
     if outcome is None:
         return state
-    return replace(state, plan=answers.own(state, outcome.fields), told=_told(outcome.follows))
+    return replace(
+        state, plan=answers.stated_fields(state, outcome.fields), note=_told(outcome.follows)
+    )
 
 
 def _told(follows: Mapping[str, tuple[Any, Any]]) -> str:

@@ -18,7 +18,7 @@ from calculon.declarations.fields import SpecField
 from calculon.declarations.short_names import QUESTION_WORDS
 from calculon.declarations.spellings import PRECISIONS
 from calculon.declarations.statistics import RISK, within_risk
-from calculon.explore.offer import MODEL, SYSTEM, Offer
+from calculon.explore.allowed_inputs import MODEL, SYSTEM, AllowedInputs
 from calculon.explore.serving.served_words import DEPLOYMENT, REQUESTS, USUAL
 from calculon.explore.view_names import VIEWS
 from calculon.plan.columns import FIELDS
@@ -65,7 +65,7 @@ EMPTIED = ("where",)
 LONGEST = 200
 """Maximum length of a value in characters."""
 
-MOST_PROCESSORS = 2**24
+MAX_PROCESSORS = 2**24
 
 EXACT = 2**53
 """Limit below which floats represent integers exactly."""
@@ -81,14 +81,14 @@ class State:
     """State of a page.
 
     Attributes:
-        model, system: Exact names of an :class:`~calculon.explore.offer.Offer`.
+        model, system: Exact names of an :class:`~calculon.explore.allowed_inputs.AllowedInputs`.
         procs: Number of processors.
         preset, batch, seq, dtype, tokens: As in the options of ``calculon plan``; empty if not stated.
         plan: Fields of the user's plan, as files have them; empty for the best plan.
         machine: Changed figures of the system, by path.
         view: One of :data:`VIEWS`.
         options: The :data:`OPTIONS` that differ from their defaults.
-        told: Note on the consequences of the last change; not part of the address.
+        note: Note on the consequences of the last change; not part of the address.
     """
 
     model: str
@@ -103,7 +103,7 @@ class State:
     machine: Mapping[str, float] = field(default_factory=dict)
     view: str = VIEWS[0]
     options: Mapping[str, str] = field(default_factory=dict)
-    told: str = ""
+    note: str = ""
 
     def option(self, name: str) -> str:
         """Return the value of a view's option."""
@@ -160,32 +160,32 @@ def value_text(value: Any) -> str:
     return str(value)
 
 
-def read_state(pairs: Iterable[tuple[str, str]], offer: Offer, first: State) -> State:
+def read_state(pairs: Iterable[tuple[str, str]], allowed: AllowedInputs, first: State) -> State:
     """Parse an address.
 
     Args:
         pairs: Names and values; the last value of a repeated name is used, except for :data:`LISTS`, and empty
             values are ignored, except for :data:`EMPTIED`.
-        offer: Names that may be requested.
+        allowed: Names that may be requested.
         first: Defaults for model, system and processors.
 
     Raises:
         SpecError: With everything that cannot be understood. Values of fields and figures are validated when they
             are used.
     """
-    state, problems = read_good(pairs, offer, first)
+    state, problems = read_good(pairs, allowed, first)
     if problems:
         raise SpecError("address", list(problems.values()))
     return state
 
 
 def read_good(
-    pairs: Iterable[tuple[str, str]], offer: Offer, first: State
+    pairs: Iterable[tuple[str, str]], allowed: AllowedInputs, first: State
 ) -> tuple[State, dict[str, Problem]]:
     """Return the valid part of an address, and the problem of every other name.
 
     Args:
-        pairs, offer, first: As in :func:`read_state`.
+        pairs, allowed, first: As in :func:`read_state`.
     """
     given: dict[str, str] = {}
     for name, text in pairs:
@@ -205,7 +205,7 @@ def read_good(
     for name, value in sorted(good.items(), key=_of_control):
         try:
             if name in ASKED or name == "view":
-                members[name] = _asked(name, value, offer)
+                members[name] = _asked(name, value, allowed)
             elif name in OPTIONS:
                 options[name] = value
             elif name in _PLAN:
@@ -221,13 +221,13 @@ def read_good(
     return State(**members, plan=plan, machine=machine, options=_stated(options)), problems
 
 
-def _asked(name: str, value: str, offer: Offer) -> Any:
+def _asked(name: str, value: str, allowed: AllowedInputs) -> Any:
     """Return one part of the question."""
     if name in (MODEL, SYSTEM):
-        return offer.exact(name, value)
+        return allowed.exact(name, value)
     if name == "procs":
         return _processors(value)
-    choices = {"preset": offer.presets, "dtype": [*PRECISIONS], "view": VIEWS}.get(name)
+    choices = {"preset": allowed.presets, "dtype": [*PRECISIONS], "view": VIEWS}.get(name)
     if choices is not None and value not in choices:
         hint = nearest(value, list(choices))
         raise SpecError("", Problem(name, "one of " + ", ".join(choices), repr(value), hint))
@@ -239,8 +239,8 @@ def _processors(value: str) -> int:
     found = re.fullmatch(r"(\d+)([kK]?)", value.replace(",", "").replace(" ", ""))
     # Addresses may come from anyone: bound the digits before converting.
     count = int(found[1][:12]) * (1024 if found[2] else 1) if found else 0
-    if not 1 <= count <= MOST_PROCESSORS:
-        wanted = f"a number of processors from 1 to {MOST_PROCESSORS:,}, such as 1024 or 1k"
+    if not 1 <= count <= MAX_PROCESSORS:
+        wanted = f"a number of processors from 1 to {MAX_PROCESSORS:,}, such as 1024 or 1k"
         raise SpecError("", Problem("procs", wanted, repr(value)))
     return count
 

@@ -16,8 +16,8 @@ from calculon.declarations.model import Model
 from calculon.declarations.run_figures import RUN_FIGURES
 from calculon.declarations.serving_figures import SERVING_FIGURES
 from calculon.declarations.statistics import CorrectedStats
-from calculon.explore.choice_words import label
-from calculon.explore.machine.knobs import figure_words
+from calculon.explore.labels import label
+from calculon.explore.machine.machine_controls import figure_words
 from calculon.hardware.collectives.algorithms import OPERATIONS
 from calculon.plan.columns import FIELDS
 from calculon.serving.records.deployment import Deployment
@@ -33,6 +33,9 @@ _OPTION = re.compile(r"(--?[a-z][\w-]*(?: [\w.\[\]]+=[^\s,;)]+)?)")
 
 _COMMON = re.compile(r"[A-Z][a-z]+([ ,:][ a-z(]|$)")
 """A label that is lower-case within a sentence: neither an abbreviation nor a proper name."""
+
+_BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|[mnµu]?s|[KMGT]i?B|[KMGTP]FLOP)(?![A-Za-z]))")
+"""Space between a number and its unit, which never end up on different lines."""
 
 _NAME = re.compile(r"(?<![\w./])[A-Za-z]\w*(?:\[\d+\])*(?:\.\w+(?:\[\d+\])*)*(?:_\*)?")
 
@@ -85,12 +88,21 @@ def in_labels(text: str, names: Mapping[str, str] = _NO_NAMES, *, paths: bool = 
     )
 
 
+def unbroken(text: str) -> str:
+    """Return a text in which units stay next to their numbers."""
+    return _BEFORE_UNIT.sub("\N{NO-BREAK SPACE}", text)
+
+
 def labelled_html(text: str, names: Mapping[str, str] = _NO_NAMES) -> str:
-    """Return a text with labels as HTML, and command options as code."""
+    r"""Return a text with labels as HTML, and command options as code.
+
+    >>> labelled_html("Risk > 9 %"), labelled_html("another zero_stage (--set zero_stage=1)")
+    ('Risk &gt; 9\xa0%', 'another sharded by replicas (ZeRO) (<code>--set zero_stage=1</code>)')
+    """
     pieces = (
         f"<code>{escape(piece)}</code>"
         if number % 2 and "=" in piece
-        else escape(piece if number % 2 else _labelled(piece, names, begins=not number))
+        else escape(piece if number % 2 else unbroken(_labelled(piece, names, begins=not number)))
         for number, piece in enumerate(_OPTION.split(text))
     )
     return "".join(pieces).replace("\n", "<br>")
@@ -100,12 +112,12 @@ def _labelled(text: str, names: Mapping[str, str], *, begins: bool, paths: bool 
     """Return a piece of text between options with labels; `begins`: it is the first piece."""
     known = known_names()
 
-    def words(found: re.Match[str]) -> str:
-        name = found[0]
+    def words(match: re.Match[str]) -> str:
+        name = match[0]
         said = names.get(name) or known.get(name) or (figure_words(name) if paths else "")
         if not said:
             return name
-        first = begins and not text[: found.start()].strip(" '")
+        first = begins and not text[: match.start()].strip(" '")
         return said if first or not _COMMON.match(said) else said[0].lower() + said[1:]
 
     return _NAME.sub(words, text)

@@ -134,7 +134,7 @@ class Choices:
         plan = near.table(changes, np.arange(len(changes))[:, None])
         legal = (check(q.model, q.system, plan) == 0).tolist()
         divide = _numbers_of_chunks(q, self.fields)
-        found: dict[str, dict[Any, bool]] = {}
+        result: dict[str, dict[Any, bool]] = {}
         for change, good in zip(changes, legal, strict=True):
             name = change.field
             if change.value is None or name not in (*SIZES, *SWITCHES):
@@ -143,8 +143,8 @@ class Choices:
             value = named[change.value] if named else change.value
             if name != CHUNKS or value in divide:
                 known = good and not (name in SIZES and broken)
-                found.setdefault(name, {})[value] = known
-        return found
+                result.setdefault(name, {})[value] = known
+        return result
 
     @cached_property
     def sizes(self) -> tuple[Choice, ...]:
@@ -310,7 +310,7 @@ def choices(question: Question, fields: Fields, stated: Fields) -> Choices | Non
             read = inputs.readable_execution(given, edition=CORRECTED, preset=question.framework)
         except SpecError:
             return None
-        fields = all_fields(read.asked.execution)
+        fields = all_fields(read.resolved.execution)
         stated = {name: value for name, value in stated.items() if name not in read.unread}
         fields = {**fields, **stated}
     return Choices(question, fields, stated)

@@ -17,14 +17,14 @@ from calculon.declarations.plan_words import plan_words
 from calculon.documents import result_pictures
 from calculon.documents.charts.capacity_chart import capacity_chart
 from calculon.documents.charts.pareto_chart import Pareto, PlanPoint, plans_chart
-from calculon.documents.front import COUNTED, axis, front_of, front_of_table
+from calculon.documents.pareto import COUNTED, axis, pareto_of_search, pareto_of_table
 from calculon.documents.result_pages import usual_of
 from calculon.documents.result_pictures import Maker
 from calculon.estimate.estimate import Estimate, estimate
 from calculon.estimate.evaluate import Evaluation
-from calculon.explore.answers import TIME, Answers, Shown
+from calculon.explore.allowed_inputs import AllowedInputs
+from calculon.explore.answers import TIME, Answers, DisplayedPlan
 from calculon.explore.machine.both_machines import digits_of
-from calculon.explore.offer import Offer
 from calculon.explore.page_state import State
 from calculon.explore.search.found_plans import plan_point
 from calculon.explore.views import KINDS
@@ -64,7 +64,7 @@ class FixedAnswers(Answers):
         plan = one.execution
         return ask(one.model, plan.num_procs, one.system, preset=plan.preset, batch=plan.batch_size)
 
-    def found(self, state: State) -> SearchResult:
+    def best_plans(self, state: State) -> SearchResult:
         """Return the plans among which it is the best."""
         assert self.whole is not None
         return self.whole.found
@@ -73,7 +73,7 @@ class FixedAnswers(Answers):
         """Return the memory of every stage, in any edition."""
         return needs_of(self._shown())
 
-    def plan(self, state: State) -> Shown:
+    def plan(self, state: State) -> DisplayedPlan:
         """Return the plan, or the user's plan of the result if the state has one."""
         one = self._shown()
         if state.plan:
@@ -81,8 +81,8 @@ class FixedAnswers(Answers):
             mine = self.whole.mine
             assert mine is not None
             fields = {} if mine.execution is None else all_fields(mine.execution)
-            return Shown(mine.estimate, fields, mine.problem)
-        return Shown(one, all_fields(one.execution))
+            return DisplayedPlan(mine.estimate, fields, mine.problem)
+        return DisplayedPlan(one, all_fields(one.execution))
 
 
 def _state(one: Estimate, plan: Mapping[str, Any], options: Mapping[str, Any]) -> State:
@@ -109,7 +109,7 @@ def _part(name: str) -> Maker:
             {"tensor_par": 1} if name == _OF_BOTH else {}
         )  # any stated field selects the user's plan
         part = KINDS[name].make(
-            _state(found, plan, options), FixedAnswers(Offer(), estimate=found, whole=whole)
+            _state(found, plan, options), FixedAnswers(AllowedInputs(), estimate=found, whole=whole)
         )
         return None if part is None else part.chart
 
@@ -132,13 +132,13 @@ def _capacity(one: Sensitivity) -> Chart:
     return capacity_chart(title, steps, one.system.mem1.capacity, digits)
 
 
-Told = Callable[[int], tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]]
+PlanLabels = Callable[[int], tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]]
 """Function that returns a row's fields, its statistics, and the defaults of its framework."""
 
 
 def _front(one: SearchResult, x: str, y: str) -> Chart:
     """Return the best of each split, and the Pareto front of a search in two statistics."""
-    found = front_of(one, x, y)
+    found = pareto_of_search(one, x, y)
     winners = list(one.winners())
 
     def told(row: int) -> Any:
@@ -150,7 +150,7 @@ def _front(one: SearchResult, x: str, y: str) -> Chart:
 
 def _scatter(one: Evaluation, x: str, y: str) -> Chart:
     """Return the best of each split in the vertical statistic, and the Pareto front of both statistics."""
-    found, (name, sign) = front_of_table(one, x, y), axis(y, "y")
+    found, (name, sign) = pareto_of_table(one, x, y), axis(y, "y")
 
     def told(row: int) -> Any:
         fields = {name: one.plan.values(name)[row].item() for name in NAMES}
@@ -159,17 +159,17 @@ def _scatter(one: Evaluation, x: str, y: str) -> Chart:
     return _by_two(found, one, np.argsort(-sign * one.column(name), kind="stable"), told)
 
 
-def _by_two(found: Pareto, table: Evaluation, order: Array, told: Told) -> Chart:
+def _by_two(data: Pareto, table: Evaluation, order: Array, labels_of: PlanLabels) -> Chart:
     """Return executions by two statistics: the best of each split, the Pareto front, and the overall best.
 
     Args:
-        found: The statistics, and the front among the rows that have both.
+        data: The statistics, and the front among the rows that have both.
         table: The executions.
         order: Rows of the table, best first.
-        told: Function that returns the labels of a row.
+        labels_of: Function that returns the labels of a row.
     """
-    across, up = (_statistic(name) for name in (found.x, found.y))
-    values = np.stack([table.column(name) for name in (found.x, found.y)]).astype(float)
+    across, up = (_statistic(name) for name in (data.x, data.y))
+    values = np.stack([table.column(name) for name in (data.x, data.y)]).astype(float)
     placed = np.isfinite(values).all(axis=0)
     # Rows without one of the statistics have no position on the chart.
     order = order[placed[order]]
@@ -177,14 +177,14 @@ def _by_two(found: Pareto, table: Evaluation, order: Array, told: Told) -> Chart
     _, first = np.unique(splits, axis=1, return_index=True)
 
     def point(row: int) -> PlanPoint:
-        fields, stats, usual = told(row)
+        fields, stats, usual = labels_of(row)
         words = plan_words(fields, usual)
         return plan_point(across, up, tuple(values[:, row].tolist()), fields, stats, words)
 
     each = [point(row) for row in order[np.sort(first)].tolist()]
-    unbeaten = [point(row) for row in np.flatnonzero(placed)[found.front].tolist()]
+    unbeaten = [point(row) for row in np.flatnonzero(placed)[data.optimal].tolist()]
     return plans_chart(
-        *(found.title, "; ".join(found.terms), (across.name, up.name)),
+        *(data.title, "; ".join(data.terms), (across.name, up.name)),
         front=unbeaten,
         splits=each,
         best=next(iter(each), None),

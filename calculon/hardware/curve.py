@@ -78,8 +78,8 @@ class Curve:
         step = self.sizes[1:].searchsorted(size, side="right")
         if self.efficiencies.ndim == 1:
             return self.efficiencies.take(step)
-        found: Fraction = self.efficiencies[step, np.arange(self.efficiencies.shape[1])]
-        return found
+        result: Fraction = self.efficiencies[step, np.arange(self.efficiencies.shape[1])]
+        return result
 
     def padded(self, size: Array) -> Array:
         """Return size over efficiency of one machine, padded to a larger size if that takes less time.

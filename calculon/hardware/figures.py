@@ -139,11 +139,11 @@ def _in_part(value: object, path: str, place: Place) -> Iterator[Figure]:
 
 def _rates(kernels: StatedKernels) -> dict[tuple[str, str], Any]:
     """Return the kernel rates by their keys in the file; a rate shared by all unstated types has the key ``any``."""
-    found: dict[tuple[str, str], Any] = {}
+    result: dict[tuple[str, str], Any] = {}
     for (kind, name), rate in kernels.rates.items():
         shared = [key for key, one in kernels.rates.items() if key[0] == kind and one is rate]
-        found[kind, ANY if len(shared) > 1 else name] = rate
-    return found
+        result[kind, ANY if len(shared) > 1 else name] = rate
+    return result
 
 
 def _figure(record: type, field: SpecField, value: Any, path: str, place: Place) -> Figure | None:
@@ -317,7 +317,7 @@ def _slowed_engine(
 def _slowed_products(
     system: System, spread: Spread, kind: str, datatype: str, factor: float
 ) -> System:
-    """Slow products with a rate of their own, and everything else stated relative to their engine's peak."""
+    """Slow products with a stated rate, and everything else stated relative to the peak of their engine."""
     if datatype not in system.matrix or (spread.operations == "small" and kind != "matrix"):
         return system  # small products are bound by memory and launches
     engine = system.matrix[datatype]

@@ -124,8 +124,8 @@ class Varied:
 
     def __getitem__(self, network: Count) -> Array:
         """Return the values of networks whose numbers broadcast with the rows, the last axis."""
-        found: Array = self._values[network, self._rows]
-        return found
+        result: Array = self._values[network, self._rows]
+        return result
 
     def __iter__(self) -> Iterator[Array]:
         """Yield the values of each network, by row."""

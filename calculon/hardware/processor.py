@@ -94,7 +94,7 @@ class MemoryUse:
     """
 
     withheld: float = declare(
-        "tier-1 memory that no process can allocate: the capacity minus the memory that a framework reports",
+        "memory that no process can allocate: the capacity minus the memory that a framework reports",
         key="withheld_GiB",
         unit="GiB",
         scale=GIB,
@@ -102,7 +102,7 @@ class MemoryUse:
         default=0.0,
     )
     context: float = declare(
-        "tier-1 memory of a process context (CUDA context), including loaded kernels",
+        "memory of a process context (CUDA context), including loaded kernels",
         key="context_MiB",
         unit="MiB",
         scale=MIB,
@@ -110,7 +110,7 @@ class MemoryUse:
         default=0.0,
     )
     workspaces: float = declare(
-        "tier-1 memory for workspaces of kernel libraries",
+        "memory for workspaces of kernel libraries",
         key="workspaces_MiB",
         unit="MiB",
         scale=MIB,
@@ -118,7 +118,7 @@ class MemoryUse:
         default=0.0,
     )
     communicator: float = declare(
-        "tier-1 memory of the communicator of a process group",
+        "memory of the communicator of a process group",
         key="communicator_MiB",
         unit="MiB",
         scale=MIB,
@@ -132,7 +132,7 @@ class MemoryUse:
         default=0.0,
     )
     host_share: float = declare(
-        "share of tier 2 available for offloading; the rest is for the operating system, data loaders, checkpoints and "
+        "share of host memory for offloading; the rest is for the operating system, data loaders, checkpoints and "
         "rounding of pinned memory",
         at_least=0,
         at_most=1,

@@ -16,7 +16,7 @@ from calculon.hardware.curve import decode_rows, rows_schema
 
 # Torus networks: every processor has links only to its neighbours on each axis.
 
-MOST_AXES = 6
+MAX_AXES = 6
 """Largest number of torus axes; machines have two or three, the Fugaku computer six."""
 
 _SIDE = Declaration(help="processors along an axis", at_least=2)
@@ -37,9 +37,9 @@ class Sides(tuple[int, ...]):
     def decode(
         cls, raw: object, path: str, problems: list[Problem], scale: float
     ) -> "Sides | None":
-        """Decode a list of one to :data:`MOST_AXES` whole numbers."""
-        if not isinstance(raw, (list, tuple)) or not 1 <= len(raw) <= MOST_AXES:
-            wanted = f"a list of the processors along each of 1 to {MOST_AXES} axes"
+        """Decode a list of one to :data:`MAX_AXES` whole numbers."""
+        if not isinstance(raw, (list, tuple)) or not 1 <= len(raw) <= MAX_AXES:
+            wanted = f"a list of the processors along each of 1 to {MAX_AXES} axes"
             problems.append(Problem(path, wanted, shown(raw)))
             return None
         before = len(problems)
@@ -51,7 +51,7 @@ class Sides(tuple[int, ...]):
     @classmethod
     def schema(cls) -> dict[str, Any]:
         """Return the JSON Schema of the raw list."""
-        return {"type": "array", "minItems": 1, "maxItems": MOST_AXES, "items": _SIDE.schema(int)}
+        return {"type": "array", "minItems": 1, "maxItems": MAX_AXES, "items": _SIDE.schema(int)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,8 +16,8 @@ from calculon.declarations.machine_provenance import Provenance
 from calculon.declarations.named_values import (
     DATATYPE_BYTES,
     ENGINE_BYTES,
-    LEAST_RESULT_BYTES,
     MATMUL_BYTES,
+    MIN_RESULT_BYTES,
     arithmetic_type,
 )
 from calculon.declarations.origin import Origin
@@ -50,11 +50,12 @@ class System(Displayed):
     unknown_keys: ClassVar[str] = "warning"
     silent_keys: ClassVar[tuple[str, ...]] = ("about",)
     overlays: ClassVar[bool] = True
+    base_hint: ClassVar[str] = 'a system of the catalog, such as "base": "h100", fills in the rest'
 
     matrix: dict[str, Engine] = declare("matrix engine by datatype", choices=tuple(DATATYPE_BYTES))
     vector: dict[str, Engine] = declare("vector engine by datatype", choices=tuple(DATATYPE_BYTES))
-    mem1: Memory = declare("tier-1 memory, next to the engines (HBM)")
-    mem2: Memory = declare("tier-2 memory, for offloading")
+    mem1: Memory = declare("memory of a processor (HBM)")
+    mem2: Memory = declare("host memory, for offloading")
     processing_mode: str = declare(
         "combination of arithmetic and memory time of a layer: the larger of the two, or their sum",
         choices=("roofline", "no_overlap"),
@@ -176,7 +177,7 @@ class System(Displayed):
         """Return the type of attention's arithmetic: its operand type, or 16 bits for 8-bit products."""
         if matmul_dtype != "float8":
             return arithmetic_type(datatype, matmul_dtype)
-        if DATATYPE_BYTES[datatype] <= LEAST_RESULT_BYTES:
+        if DATATYPE_BYTES[datatype] <= MIN_RESULT_BYTES:
             return datatype
         known = (name for name in ("bfloat16", "float16") if name in self.matrix)
         return next(known, datatype)
@@ -237,10 +238,10 @@ def product(system: System, types: Types) -> Kernel:
     reach 0.86 of the rate of others on H100 (systems/measured/gemm.csv, ``fp8_block`` compared with ``fp8``). Source of
     the rate by FLOP: Isaev et al., SC'23, doi:10.1145/3581784.3607102, section 3.2.
     """
-    found = _on_matrix_engine(system, types.product, "product")
-    if types.promoted and isinstance(found.rate, Gemm):
-        return found._replace(rate=found.rate.promoted)
-    return found
+    result = _on_matrix_engine(system, types.product, "product")
+    if types.promoted and isinstance(result.rate, Gemm):
+        return result._replace(rate=result.rate.promoted)
+    return result
 
 
 def grouped_product(system: System, types: Types) -> Kernel:
@@ -256,10 +257,10 @@ def grouped_product(system: System, types: Types) -> Kernel:
     stated = system.rate("grouped_product", types.product)
     if stated is not None and not isinstance(stated, ExpertCalls):
         return _on_matrix_engine(system, types.product, "grouped_product")
-    found = product(system, types)
+    result = product(system, types)
     if stated is None:
-        return found
-    return found._replace(rate=replace(stated, products=found.rate))
+        return result
+    return result._replace(rate=replace(stated, products=result.rate))
 
 
 def router(system: System, types: Types) -> Kernel:
@@ -282,10 +283,10 @@ def attention(system: System, types: Types) -> Kernel:
 
     Source: its efficiency grows with the sequence: Dao, *FlashAttention-2*, arXiv 2307.08691, figures 4 to 6.
     """
-    found = _on_matrix_engine(system, types.attention, "attention")
-    if isinstance(found.rate, FusedAttention) and types.attention_kernel != "auto":
-        return found._replace(rate=found.rate.running(types.attention_kernel))
-    return found
+    result = _on_matrix_engine(system, types.attention, "attention")
+    if isinstance(result.rate, FusedAttention) and types.attention_kernel != "auto":
+        return result._replace(rate=result.rate.running(types.attention_kernel))
+    return result
 
 
 def linear_attention(system: System, types: Types) -> Kernel:
@@ -323,12 +324,12 @@ def mul_sum_fused(system: System, types: Types) -> Kernel:
     Without a stated rate it follows the matrix engine's GEMM law, at the peak of the vector engine: tiles and waves are
     the same, and tiles take as long to start and finish.
     """
-    found, datatype = vector("mul_sum_fused", system, types), types.vector
+    result, datatype = vector("mul_sum_fused", system, types), types.vector
     law = system.rate("product", datatype)
     if system.rate("mul_sum_fused", datatype) is not None or not isinstance(law, Gemm):
-        return found
-    relative_peak = found.engine.peak / system.product_engine(datatype).peak
-    return found._replace(rate=replace(law, half_depth=law.half_depth * relative_peak))
+        return result
+    relative_peak = result.engine.peak / system.product_engine(datatype).peak
+    return result._replace(rate=replace(law, half_depth=law.half_depth * relative_peak))
 
 
 KERNELS: Mapping[KernelKind, Callable[[System, Types], Kernel]] = {

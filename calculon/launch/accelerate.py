@@ -231,19 +231,19 @@ def _write_degrees(writing: Writing) -> Fields:
     kind = _kind(writing)
     if writing["pipeline_par"] > 1:
         raise writing.refuse("pipeline_par", "1: accelerate has no pipeline parallelism")
-    found: Fields = {"distributed_type": kind, "num_processes": writing["num_procs"]}
+    result: Fields = {"distributed_type": kind, "num_processes": writing["num_procs"]}
     tensor, context, data = writing["tensor_par"], writing["context_par"], writing["data_par"]
     ranks = context * data
     # With context parallelism, FSDP shards over the context ranks too.
     shards = (writing["dp_shard"] or ranks) // context
     if kind == "FSDP":
-        found[f"{_FSDP}.fsdp_version"] = 2
-        found[f"{_FSDP}.fsdp_reshard_after_forward"] = bool(writing["reshard_after_forward"])
-        found[f"{_FSDP}.fsdp_auto_wrap_policy"] = "TRANSFORMER_BASED_WRAP"
+        result[f"{_FSDP}.fsdp_version"] = 2
+        result[f"{_FSDP}.fsdp_reshard_after_forward"] = bool(writing["reshard_after_forward"])
+        result[f"{_FSDP}.fsdp_auto_wrap_policy"] = "TRANSFORMER_BASED_WRAP"
     elif kind == "DEEPSPEED":
         if writing["zero_stage"] not in ("1", "2", "3"):
             raise writing.refuse("zero_stage", "0, 1, 2, 3, fsdp")
-        found[f"{_DEEPSPEED}.zero_stage"] = int(writing["zero_stage"])
+        result[f"{_DEEPSPEED}.zero_stage"] = int(writing["zero_stage"])
     if tensor * context > 1 or writing["dp_shard"]:
         ulysses = writing["cp_comm"] == "a2a" and context > 1
         sizes = {
@@ -252,12 +252,12 @@ def _write_degrees(writing: Writing) -> Fields:
             "tp_size": tensor,
             ("sp_size" if ulysses else "cp_size"): context,
         }
-        found |= {f"{_PARALLEL}.{name}": value for name, value in sizes.items()}
+        result |= {f"{_PARALLEL}.{name}": value for name, value in sizes.items()}
         if writing["cp_comm"] == "p2p" and context > 1:
-            found[f"{_PARALLEL}.cp_comm_strategy"] = "alltoall"
+            result[f"{_PARALLEL}.cp_comm_strategy"] = "alltoall"
         if ulysses:
-            found[f"{_PARALLEL}.sp_backend"] = "deepspeed"
-    return found
+            result[f"{_PARALLEL}.sp_backend"] = "deepspeed"
+    return result
 
 
 def _read_batch(reading: Reading) -> Fields:
@@ -407,27 +407,27 @@ def _write_offload(writing: Writing) -> Fields:
 
 
 def _read_campaign(reading: Reading) -> Fields:
-    found: Fields = {}
+    result: Fields = {}
     steps, length = (
         count_unless_auto(reading, "max_steps", least=-1),
         reading.execution["seq_length"],
     )
     if steps and steps > 0 and length:
-        found["tokens"] = steps * reading.execution["batch_size"] * length
+        result["tokens"] = steps * reading.execution["batch_size"] * length
     interval = reading.get("save_steps", default=0)
     if isinstance(interval, int) and interval > 0:  # a value below 1 is a share of all steps
-        found["save_interval"] = interval
-    return found
+        result["save_interval"] = interval
+    return result
 
 
 def _write_campaign(writing: Writing) -> Fields:
-    found: Fields = {}
+    result: Fields = {}
     length = writing["seq_length"]
     if (tokens := writing.campaign.get("tokens")) and length:
-        found["max_steps"] = -(-int(tokens) // (writing["batch_size"] * length))
+        result["max_steps"] = -(-int(tokens) // (writing["batch_size"] * length))
     if interval := writing.campaign.get("save_interval"):
-        found["save_steps"] = int(interval)
-    return found
+        result["save_steps"] = int(interval)
+    return result
 
 
 _IGNORED_VALUES: IgnoredValues = {

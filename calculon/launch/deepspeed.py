@@ -186,12 +186,12 @@ def _write_degrees(writing: Writing) -> Fields:
         raise writing.refuse("cp_comm", "a2a: Ulysses")
     micro, data = writing["microbatch_size"], writing["data_par"]
     steps = writing["batch_size"] // (micro * data)
-    found = {_BATCH: writing["batch_size"], _MICRO: micro, _STEPS: steps}
+    result = {_BATCH: writing["batch_size"], _MICRO: micro, _STEPS: steps}
     if writing["tensor_par"] > 1:
-        found[_TENSOR] = writing["tensor_par"]
+        result[_TENSOR] = writing["tensor_par"]
     if writing["context_par"] > 1:
-        found[_SEQUENCES[0]] = writing["context_par"]
-    return found
+        result[_SEQUENCES[0]] = writing["context_par"]
+    return result
 
 
 def _read_experts(reading: Reading) -> Fields:
@@ -239,14 +239,14 @@ def _write_sharding(writing: Writing) -> Fields:
     if writing["zero_stage"] not in ("0", "1", "2", "3"):
         raise writing.refuse("zero_stage", "0, 1, 2, 3", "stage 3 is the nearest to fsdp")
     stage = int(writing["zero_stage"])
-    found: Fields = {f"{_ZERO}.stage": stage}
+    result: Fields = {f"{_ZERO}.stage": stage}
     if writing["data_par_overlap"] != (stage == 3):
-        found[f"{_ZERO}.overlap_comm"] = bool(writing["data_par_overlap"])
+        result[f"{_ZERO}.overlap_comm"] = bool(writing["data_par_overlap"])
     if writing["dp_shard"]:
-        found[f"{_ZERO}.mics_shard_size"] = writing["dp_shard"]
+        result[f"{_ZERO}.mics_shard_size"] = writing["dp_shard"]
     if writing["fsdp_prefetch"] == 0:
-        found[f"{_ZERO}.stage3_prefetch_bucket_size"] = 0
-    return found
+        result[f"{_ZERO}.stage3_prefetch_bucket_size"] = 0
+    return result
 
 
 def _read_datatype(reading: Reading) -> Fields:
@@ -294,17 +294,17 @@ def _read_gradients(reading: Reading) -> Fields:
     return {"grad_dtype": kept, "grad_comm_dtype": "same" if reduced == datatype else reduced}
 
 
-def _type(reading: Reading, found: Setting) -> str:
-    if str(found.value) not in _TYPES:
-        raise reading.error(found, f"one of {', '.join(_TYPES)}")
-    return _TYPES[str(found.value)]
+def _type(reading: Reading, setting: Setting) -> str:
+    if str(setting.value) not in _TYPES:
+        raise reading.error(setting, f"one of {', '.join(_TYPES)}")
+    return _TYPES[str(setting.value)]
 
 
 def _write_gradients(writing: Writing) -> Fields:
     datatype = writing["datatype"]
     usual = _usual_gradients(datatype, writing["zero_stage"])
     written = first_names(_TYPES)
-    found: Fields = {}
+    result: Fields = {}
     for name, setting, left_out in (
         ("grad_dtype", "data_types.grad_accum_dtype", (usual,)),
         ("grad_comm_dtype", "communication_data_type", ("same", datatype)),
@@ -312,8 +312,8 @@ def _write_gradients(writing: Writing) -> Fields:
         if writing[name] not in left_out:
             if writing[name] not in written:
                 raise writing.refuse(name, "float32, float16, bfloat16")
-            found[setting] = written[writing[name]]
-    return found
+            result[setting] = written[writing[name]]
+    return result
 
 
 def _read_bucket(reading: Reading) -> Fields:
@@ -415,9 +415,9 @@ def _write_optimizer(writing: Writing) -> Fields:
     kind, way = writing["optimizer"], writing["optimizer_impl"]
     if kind not in _WRITTEN_OPTIMIZERS:
         raise writing.refuse("optimizer", ", ".join(_WRITTEN_OPTIMIZERS))
-    found: Fields = {} if kind == "adam" else {"optimizer.type": _WRITTEN_OPTIMIZERS[kind]}
+    result: Fields = {} if kind == "adam" else {"optimizer.type": _WRITTEN_OPTIMIZERS[kind]}
     if way == "fused":
-        return found
+        return result
     if way != "foreach" or kind != "adam":
         raise writing.refuse("optimizer_impl", "fused, foreach of adam")
     return {"optimizer.type": "AdamW", "optimizer.params.torch_adam": True}

@@ -130,17 +130,17 @@ class Reading:
         """
         if self.asked_procs is not None:
             return self.asked_procs
-        found = self.parsed.num_procs
-        if isinstance(found, Unresolved):
-            raise self._unknown_procs(found.text)
-        return found
+        result = self.parsed.num_procs
+        if isinstance(result, Unresolved):
+            raise self._unknown_procs(result.text)
+        return result
 
     def processors(self) -> int:
         """Return the number of processors; errors as :attr:`num_procs`, and if nothing states it."""
-        found = self.num_procs
-        if found is None:
+        result = self.num_procs
+        if result is None:
             raise self._unknown_procs("no number")
-        return found
+        return result
 
     def _unknown_procs(self, found: str) -> SpecError:
         hint = "set it with import-flags --procs N"
@@ -153,18 +153,18 @@ class Reading:
             SpecError: For an unresolved value of an execution.
         """
         self.used.update(names)
-        found = next((s for n in names if (s := self.parsed.settings.get(n)) is not None), None)
-        if found is None or not isinstance(found.value, Unresolved):
-            return found
+        result = next((s for n in names if (s := self.parsed.settings.get(n)) is not None), None)
+        if result is None or not isinstance(result.value, Unresolved):
+            return result
         if self.lenient:
             return None
-        needs = found.value.needs
+        needs = result.value.needs
         hint = (
             f"set it with import-flags --env {needs}=VALUE"
             if needs
             else "write the value into the file"
         )
-        raise self.error(found, "a value that the file determines", hint)
+        raise self.error(result, "a value that the file determines", hint)
 
     def get(self, *names: str, default: Any = None) -> Any:
         """Return the value of the first of several settings that the file states; errors as :meth:`setting`."""
@@ -512,10 +512,10 @@ def settings_of(
     Raises:
         SpecError: For a value that the launcher cannot express; the message has the nearest possible value.
     """
-    found, wrong = nearest_settings(dialect, execution, model, campaign)
+    result, wrong = nearest_settings(dialect, execution, model, campaign)
     if wrong:
         raise SpecError("execution", wrong)
-    return found
+    return result
 
 
 def nearest_settings(
@@ -578,6 +578,6 @@ def write(
     kept = _translated(dialect, execution)
     head += [f"{name}: {shown(new)}, not {shown(old)}" for name, (old, new) in kept.changes.items()]
     own = {"seq_length": model.seq_size} if model is not None else {}
-    told = {name: kept.fields[name] or own.get(name) for name in dialect.not_in_file}
-    head += [f"{name}: {shown(v)}, set in the training script" for name, v in told.items() if v]
+    comments = {name: kept.fields[name] or own.get(name) for name in dialect.not_in_file}
+    head += [f"{name}: {shown(v)}, set in the training script" for name, v in comments.items() if v]
     return dialect.render(settings, processors, head)

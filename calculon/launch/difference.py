@@ -255,7 +255,7 @@ def _changes(
 ) -> dict[str, Change]:
     """Return the changes of a file by setting, given the names of each row; rows in `anew` are rewritten completely."""
     before, after = both
-    found: dict[str, Change] = {}
+    result: dict[str, Change] = {}
     names = [n for n in (*before, *after) if (n in before) != (n in after) or before[n] != after[n]]
     again = {name for i in anew for name in rows[i]}
     names += [name for i in sorted(anew) for name in rows[i]]
@@ -263,19 +263,19 @@ def _changes(
     for name in dict.fromkeys(names):
         there = stated.get(name)
         if name in after and there is None:
-            found[name] = Change("add", name, None, after[name])
+            result[name] = Change("add", name, None, after[name])
         elif name in after and there is not None:
             if there.value != after[name]:
-                found[name] = Change("change", there.name, there.value, after[name], there.place)
+                result[name] = Change("change", there.name, there.value, after[name], there.place)
         elif there is not None:
-            found[name] = _without(there, off=name not in again)
+            result[name] = _without(there, off=name not in again)
         elif name in before:
             # Neither file states the setting by this name: remove aliases of the same row instead.
             others = [
                 other for other in row_of.get(name, ()) if other in stated and other not in after
             ]
-            found |= {other: _without(stated[other], off=True) for other in others}
-    return found
+            result |= {other: _without(stated[other], off=True) for other in others}
+    return result
 
 
 def _made(stated: Mapping[str, Setting], changes: Mapping[str, Change]) -> Fields:

@@ -103,9 +103,9 @@ _FLAG = re.compile(r"--[a-z][a-z0-9-]+")
 def _reworded(problem: Problem, spelled: Callable[[str], Alias]) -> Problem:
     """Return a problem with the names of this launcher."""
 
-    def name(found: re.Match[str]) -> str:
-        names = spelled(found[0]).names
-        return names[0].name if names else found[0]
+    def name(match: re.Match[str]) -> str:
+        names = spelled(match[0]).names
+        return names[0].name if names else match[0]
 
     texts = (problem.field, problem.expected, problem.found)
     field, expected, found = (_FLAG.sub(name, text) for text in texts)

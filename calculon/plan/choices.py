@@ -34,7 +34,7 @@ assert _DERIVED.keys() == DERIVED.keys()
 LARGEST_RANGE = 65_536
 """Range of values up to which a lookup table is used; wider ranges are sorted."""
 
-MOST_EMPTY = 4
+MAX_EMPTY = 4
 """Lookup table entries per value that are acceptable for many values."""
 
 
@@ -140,7 +140,7 @@ def _whole(values: Array) -> bool:
 def _ranked(values: Array) -> tuple[int, Array]:
     """Return the number of distinct values and the rank of each value; small ranges need no sorting."""
     low, high = int(values.min()), int(values.max())
-    if high - low > max(LARGEST_RANGE, MOST_EMPTY * len(values)) or not _whole(values):
+    if high - low > max(LARGEST_RANGE, MAX_EMPTY * len(values)) or not _whole(values):
         found, inverse = np.unique(values, return_inverse=True)
         return len(found), inverse
     places = values.astype(np.int64) - low

@@ -116,9 +116,9 @@ class Selected(Columns):
 
     __slots__ = ("_rows", "_whole")
 
-    def __init__(self, whole: Columns, rows: Array):
+    def __init__(self, columns: Columns, rows: Array):
         super().__init__({})
-        self._whole, self._rows = whole, rows
+        self._whole, self._rows = columns, rows
 
     def __getattr__(self, name: str) -> Array:
         if name not in self._columns:

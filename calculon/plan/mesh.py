@@ -76,18 +76,18 @@ def expert_ranks(columns: Columns) -> Count:
 def strides(columns: Columns) -> Mapping[str, Count]:
     """Return the distance between neighboring ranks in the groups of each axis, for the order of each execution."""
     codes = np.flatnonzero(np.bincount(np.ravel(columns.mesh_order)))  # np.unique loads numpy.ma
-    found: dict[str, Count] = {}
+    result: dict[str, Count] = {}
     for number in codes:
         here = strides_of(columns, MESH_ORDERS[number])
         mask = columns.mesh_order == number
-        found = {
-            name: here[name] if name not in found else np.where(mask, here[name], found[name])
+        result = {
+            name: here[name] if name not in result else np.where(mask, here[name], result[name])
             for name in here
         }
-    return found
+    return result
 
 
-def rooms_of(columns: Columns, mesh_order: str, system: System) -> Fanouts:
+def fanouts_of(columns: Columns, mesh_order: str, system: System) -> Fanouts:
     """Return the number of inner instances per instance of each nested network, for evenly placed groups.
 
     With hybrid sharding, replicas form groups of shards and groups of their copies; shards consist of whole
@@ -135,15 +135,15 @@ def _with_experts(degrees: list[Count], span: Count) -> list[Count]:
     return cut
 
 
-def rooms(columns: Columns, system: System) -> Fanouts:
+def mesh_fanouts(columns: Columns, system: System) -> Fanouts:
     """Return the number of inner instances per network instance for each execution; all if networks are stated."""
-    found: Fanouts = tuple(np.array(room) for _, room in nested_networks(system))
+    result: Fanouts = tuple(np.array(fanout) for _, fanout in nested_networks(system))
     for number in np.flatnonzero(np.bincount(np.ravel(columns.mesh_order))):
         if number:
-            here = rooms_of(columns, MESH_ORDERS[number], system)
+            here = fanouts_of(columns, MESH_ORDERS[number], system)
             mask = columns.mesh_order == number
-            found = tuple(np.where(mask, a, b) for a, b in zip(here, found, strict=True))
-    return found
+            result = tuple(np.where(mask, a, b) for a, b in zip(here, result, strict=True))
+    return result
 
 
 def networks_of(
@@ -153,7 +153,7 @@ def networks_of(
     if mesh_order == MESH_ORDERS[0]:
         return {axis.name: getattr(columns, axis.network) for axis in AXES}
     apart = strides_of(columns, mesh_order)
-    used = rooms_of(columns, mesh_order, system) if used is None else used
+    used = fanouts_of(columns, mesh_order, system) if used is None else used
     return {
         axis.name: outermost(system, getattr(columns, axis.degree) * apart[axis.name], used)
         for axis in AXES
@@ -165,25 +165,25 @@ def processors(columns: Columns) -> Count:
     return reduce(mul, (getattr(columns, name).astype(float) for name in DEGREES))
 
 
-def outermost(system: System, span: Count, rooms: Fanouts) -> Array:
+def outermost(system: System, span: Count, fanouts: Fanouts) -> Array:
     """Return the outermost network of process groups from the number of consecutive processors that they span.
 
     It is the innermost network that contains them, if each instance joins the given number of inner instances.
     """
     nested = [number for number, _ in nested_networks(system)] or [0]
     held, inside = [], np.array(1)
-    for room in rooms[:-1]:
-        inside = inside * room
+    for fanout in fanouts[:-1]:
+        inside = inside * fanout
         held.append(inside)
-    found = np.full(np.shape(span), nested[-1])
+    result = np.full(np.shape(span), nested[-1])
     for number, places in reversed(list(zip(nested, held, strict=False))):
-        found = np.where(places >= span, number, found)
-    return found
+        result = np.where(places >= span, number, result)
+    return result
 
 
-def places(rooms: Fanouts) -> Count:
+def mesh_size(fanouts: Fanouts) -> Count:
     """Return the number of processors of all instances together."""
-    return reduce(mul, rooms, np.array(1))
+    return reduce(mul, fanouts, np.array(1))
 
 
 assert code("mesh_order", MESH_ORDERS[0]) == 0

@@ -1,6 +1,5 @@
 """Table of executions: a struct of arrays with the fields of :class:`~calculon.declarations.execution.Execution`."""
 
-import os
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
@@ -13,10 +12,8 @@ from calculon.base.errors import Problem, SpecError, nearest
 from calculon.base.units import Array
 from calculon.declarations.decode import decode
 from calculon.declarations.execution import Execution
-from calculon.declarations.model import Model
 from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.presets import filled
-from calculon.hardware.system import System
 from calculon.plan.columns import (
     DEFAULTS,
     FIELDS,
@@ -321,25 +318,6 @@ Executions: TypeAlias = Union[
 """Table, DataFrame, records, mappings, mapping of columns, or a single execution."""
 
 _WANTED = "a Plan, a DataFrame, a list of Executions or of mappings with their fields, or a mapping of columns"
-
-
-def read_plan(
-    source: "inputs.Source | Executions", model: Model, system: System, edition: str | None = None
-) -> Plan:
-    """Return a table of executions from one, or from a plan: words, a file, a result or a launch script.
-
-    Args:
-        source: The executions.
-        model, system: Model and machine, which fill in what a plan leaves out.
-        edition: Edition for all rows, if one is asked for.
-
-    Raises:
-        SpecError: As :func:`as_plan`, and for a plan that cannot be read.
-    """
-    given: Any = source
-    if isinstance(given, (str, os.PathLike, inputs.Changed)):
-        given = inputs.execution(given, edition=edition, model=model, system=system)
-    return as_plan(given, edition)
 
 
 def as_plan(source: Executions, edition: str | None = None) -> Plan:

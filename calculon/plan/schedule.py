@@ -19,9 +19,9 @@ from calculon.plan.mesh import (
     data_network,
     data_ranks,
     expert_ranks,
+    fanouts_of,
     networks_of,
     processors,
-    rooms_of,
     strides_of,
 )
 from calculon.plan.stage_kinds import with_folded_kinds, with_kinds
@@ -352,9 +352,9 @@ class Schedule:
         return dict(strides_of(self.columns, self.choice.mesh_order))
 
     @cached_property
-    def rooms(self) -> Fanouts:
+    def fanouts(self) -> Fanouts:
         """Number of inner instances per instance of each nested network in a mesh."""
-        return rooms_of(self.columns, self.choice.mesh_order, self._system)
+        return fanouts_of(self.columns, self.choice.mesh_order, self._system)
 
     @cached_property
     def networks(self) -> dict[str, Array]:
@@ -363,7 +363,7 @@ class Schedule:
         The data-parallel entry is for replicas only; gradients are also reduced over context parallelism
         (:attr:`data_network`).
         """
-        used = self.rooms if self.choice.meshed else None
+        used = self.fanouts if self.choice.meshed else None
         return networks_of(self.columns, self.choice.mesh_order, self._system, used)
 
     @cached_property

@@ -286,7 +286,7 @@ def _listed_chunks(columns: Columns, chunks: ChunkBlocks) -> ChunkBlocks:
     """Replace the chunks of executions that list them."""
     numbers, stages = np.broadcast_arrays(columns.stage_blocks, columns.pipeline_par)
     shape = np.broadcast_shapes(chunks.longest.shape, numbers.shape)
-    found = apply(lambda values: np.array(np.broadcast_to(values, shape)), [chunks])
+    result = apply(lambda values: np.array(np.broadcast_to(values, shape)), [chunks])
     for number, degree in set(zip(numbers.ravel().tolist(), stages.ravel().tolist(), strict=True)):
         counts = ListsOfCounts.counts(_LISTS[number])
         if not counts or len(counts) % degree:
@@ -294,10 +294,10 @@ def _listed_chunks(columns: Columns, chunks: ChunkBlocks) -> ChunkBlocks:
         here = np.broadcast_to((numbers == number) & (stages == degree), shape)
         listed = chunks_of(_LISTS[number], degree)
         most = listed.max(axis=0)
-        found.longest[here] = most.sum()
-        found.first_most[here], found.first[here] = most[0], listed[0, 0]
-        found.last_most[here], found.last[here] = most[-1], listed[-1, -1]
-    return found
+        result.longest[here] = most.sum()
+        result.first_most[here], result.first[here] = most[0], listed[0, 0]
+        result.last_most[here], result.last[here] = most[-1], listed[-1, -1]
+    return result
 
 
 def head_blocks(model: Model) -> float:

@@ -129,11 +129,11 @@ def svg(picture: "Figure", words: str) -> str:
 def _of_few_colors(drawn: io.BytesIO, colors: int) -> io.BytesIO:
     from PIL import Image
 
-    found = io.BytesIO()
+    result = io.BytesIO()
     with Image.open(drawn) as image:
         few = image.convert("RGB").quantize(colors, dither=Image.Dither.NONE)
-        few.save(found, format="png", optimize=True)
-    return found
+        few.save(result, format="png", optimize=True)
+    return result
 
 
 def wrapped(text: str, width: int = 26) -> str:

@@ -186,13 +186,13 @@ class Bars(Mark):
 
 def stacked(pieces: Sequence[Bars]) -> list[Bars]:
     """Return bars that start where the previous ones end."""
-    found: list[Bars] = []
+    result: list[Bars] = []
     for piece in pieces:
         starts = [0.0] * len(piece.at)
-        if found:
-            starts = [a + b for a, b in zip(found[-1].starts, found[-1].lengths, strict=True)]
-        found.append(replace(piece, starts=starts))
-    return found
+        if result:
+            starts = [a + b for a, b in zip(result[-1].starts, result[-1].lengths, strict=True)]
+        result.append(replace(piece, starts=starts))
+    return result
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

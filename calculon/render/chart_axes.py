@@ -16,8 +16,8 @@ SHORT = {
     "total_efficiency": "efficiency",
     "compute_efficiency": "compute efficiency",
     "system_efficiency": "system efficiency",
-    "proc_mem_tier1_cap_req": "tier-1 memory per processor",
-    "proc_mem_tier2_cap_req": "tier-2 memory per processor",
+    "proc_mem_tier1_cap_req": "memory per processor",
+    "proc_mem_tier2_cap_req": "host memory per processor",
     "mfu": "MFU, full attention",
     "mfu_causal": "MFU, causal attention",
     "hfu": "HFU",
@@ -31,7 +31,7 @@ SHORT = {
 _LONGEST = 40
 """Maximum length of a description used as an axis label; the name of the statistic replaces longer ones."""
 
-_MOST_TICKS, _MOST_COUNTS = 9, 10
+_MAX_TICKS, _MAX_COUNTS = 9, 10
 """Maximum number of ticks of a logarithmic axis, and of counts that each get their own tick."""
 
 
@@ -104,20 +104,20 @@ def count_axis(label: str, values: Sequence[float]) -> Axis:
         ticks = tuple((value, f"{value:,.0f}") for value in thinned(ordered))
         return Axis(label=label, scale="log", limits=widened(ordered, log=True), ticks=ticks)
     limits = widened(ordered)
-    if len(ordered) > _MOST_COUNTS:
+    if len(ordered) > _MAX_COUNTS:
         return Axis(label=label, limits=limits)
     return Axis(label=label, limits=limits, ticks=[(n, f"{n:,.0f}") for n in ordered])
 
 
 def widened(
-    values: Sequence[float], room: float = 0.05, *, log: bool = False
+    values: Sequence[float], padding: float = 0.05, *, log: bool = False
 ) -> tuple[float, float]:
     """Return the ends of an axis with a margin around the values, as a share of their range."""
     low, high = min(values), max(values)
     if log:
-        factor = (high / low) ** room if high > low else 1.5
+        factor = (high / low) ** padding if high > low else 1.5
         return low / factor, high * factor
-    margin = room * (high - low) or 0.5
+    margin = padding * (high - low) or 0.5
     return low - margin, high + margin
 
 
@@ -127,14 +127,14 @@ def value_axis(
     values: Sequence[float],
     *,
     ratio: float = math.inf,
-    room: float = 0.06,
+    padding: float = 0.06,
 ) -> Axis:
     """Return an axis that starts at 0, or a logarithmic axis if largest over smallest value exceeds `ratio`."""
     low, high = min(values), max(values)
     if low > 0 and ratio * low < high:
-        return log_axis(label, unit, values, room=room)
-    start = 0.0 if low >= 0 else low - room * (high - low)
-    return Axis(label=label, unit=unit, limits=(start, high + room * (high - start) or 1.0))
+        return log_axis(label, unit, values, padding=padding)
+    start = 0.0 if low >= 0 else low - padding * (high - low)
+    return Axis(label=label, unit=unit, limits=(start, high + padding * (high - start) or 1.0))
 
 
 def log_axis(
@@ -142,17 +142,17 @@ def log_axis(
     unit: str,
     values: Sequence[float],
     *,
-    room: float = 0.06,
-    most: int = _MOST_TICKS,
+    padding: float = 0.06,
+    most: int = _MAX_TICKS,
     form: Callable[[float], str] = plain,
 ) -> Axis:
     """Return a logarithmic axis around values, with a limited number of ticks."""
-    low, high = widened(values, room, log=True)
+    low, high = widened(values, padding, log=True)
     ticks = tuple((tick, form(tick)) for tick in log_ticks(low, high, most))
     return Axis(label=label, unit=unit, scale="log", limits=(low, high), ticks=ticks)
 
 
-def log_ticks(low: float, high: float, most: int = _MOST_TICKS) -> list[float]:
+def log_ticks(low: float, high: float, most: int = _MAX_TICKS) -> list[float]:
     """Return round ticks between two numbers: digits 1, 2 and 5, digits 1 and 3, or powers of ten, as many as fit.
 
     >>> log_ticks(0.8, 60), log_ticks(1e-6, 1)

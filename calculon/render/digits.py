@@ -15,7 +15,7 @@ from calculon.render.texts import capacity, figure, gib, percent, seconds
 WITHOUT_INTERVAL = 0.05
 """Spread of a result without a prediction interval: three digits, since times rarely deserve four."""
 
-LEAST_SPREAD = 1e-3
+MIN_SPREAD = 1e-3
 """Spread of an interval narrower than the measurement noise: four digits."""
 
 

@@ -1,5 +1,6 @@
 """Results as data frames of pandas."""
 
+from collections.abc import Collection
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ from calculon.declarations.execution import Execution
 from calculon.declarations.fields import spec_fields
 from calculon.declarations.run_figures import DAYS_BETWEEN, RUN_FIGURES
 from calculon.declarations.serving_figures import SERVING_FIGURES
-from calculon.declarations.statistics import BOUNDS, CorrectedStats
+from calculon.declarations.statistics import BOUNDS, MFU, TIER1, CorrectedStats
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,11 +20,29 @@ def frame_of(result: Tabular) -> "pd.DataFrame":
     """Return the table of a result as a DataFrame; ``attrs["units"]`` has the units of its columns."""
     import pandas as pd  # only for people who want frames
 
-    frame = pd.DataFrame(result.table())
+    table = result.table()
+    frame = pd.DataFrame({name: table[name] for name in _ordered(table)})
     own: Any = getattr(result, "units", {})  # of the paths of a sweep
     known = {**units(), **own}
     frame.attrs["units"] = {name: known[name] for name in frame if known.get(name)}
     return frame
+
+
+_FIRST = ("total_time", *MFU, TIER1)
+"""Columns in front of the fields of executions: whoever prints a frame of a hundred columns sees these."""
+
+
+def _ordered(names: Collection[str]) -> list[str]:
+    """Return the columns of a table, of whole executions with time, MFU and memory before the fields."""
+    if not {*_FIELDS} <= {*names}:
+        return [*names]
+    first = [name for name in _FIRST if name in names]
+    others = [name for name in names if name not in first]
+    start = min(map(others.index, _FIELDS))
+    return [*others[:start], *first, *others[start:]]
+
+
+_FIELDS = [field.key for field in spec_fields(Execution) if not field.declaration.optional]
 
 
 @cache

@@ -13,7 +13,7 @@ _HEIGHT, _LEAST, _WIDEST = 13, 16, 76
 _TICKS, _MANY_TICKS = 4, 8
 """Approximate and maximum number of intervals of an axis."""
 
-_LEAST_POINTS = 3
+_MIN_POINTS = 3
 """Minimum number of points worth drawing."""
 
 _PLANE = 2
@@ -118,7 +118,7 @@ class Frontier:
     def worth_drawing(self) -> bool:
         """True if there are enough points, all of them finite."""
         finite = all(math.isfinite(x + y) for _, x, y in self.points)
-        return finite and len(self.points) >= _LEAST_POINTS
+        return finite and len(self.points) >= _MIN_POINTS
 
     def lines(self, width: int, *, blocks: bool) -> Iterator[Line]:
         """Yield the lines of the plot.

@@ -52,7 +52,7 @@ _DENSE = 4
 _LETTER, _HANDLE = 0.058, 0.5
 """Widths in inches: a character of a legend text, and the symbol before it."""
 
-_MOST_COLUMNS = 6
+_MAX_COLUMNS = 6
 _WIDE = 3.0
 """Minimum width of a panel in inches for a title in the usual size."""
 
@@ -358,7 +358,7 @@ def _columns(entries: Sequence[Mark], width: float) -> int:
     """Return the number of legend columns that fit."""
     widest = max((len(mark.name) for mark in entries), default=0)
     fit = int(width / (_HANDLE + _LETTER * widest))
-    return max(1, min(fit, len(entries), _MOST_COLUMNS))
+    return max(1, min(fit, len(entries), _MAX_COLUMNS))
 
 
 def _lines(entries: Sequence[Mark], width: float) -> int:

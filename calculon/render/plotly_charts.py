@@ -207,20 +207,20 @@ def _panel(
 def _axis(axis: Axis, *, labelled: bool = True) -> Json:
     """Return the layout of an axis."""
     title = {"text": axis.text.replace("\n", "<br>")}
-    found: Json = {"zeroline": False, "showgrid": axis.grid, "title": title}
+    result: Json = {"zeroline": False, "showgrid": axis.grid, "title": title}
     if axis.scale == "log":
-        found["type"] = "log"
+        result["type"] = "log"
     if axis.limits is not None:
         ends = axis.limits
-        found["range"] = [math.log10(end) for end in ends] if axis.scale == "log" else [*ends]
+        result["range"] = [math.log10(end) for end in ends] if axis.scale == "log" else [*ends]
     if axis.ticks is not None:
-        found["tickvals"] = [place for place, _ in axis.ticks]
-        found["ticktext"] = [_lines(text) for _, text in axis.ticks]
+        result["tickvals"] = [place for place, _ in axis.ticks]
+        result["ticktext"] = [_lines(text) for _, text in axis.ticks]
     else:
-        found |= {"separatethousands": True, "exponentformat": "none", "nticks": 7}
+        result |= {"separatethousands": True, "exponentformat": "none", "nticks": 7}
     if not (labelled and axis.shown):
-        found |= {"showticklabels": False, "title": {"text": ""}}
-    return found
+        result |= {"showticklabels": False, "title": {"text": ""}}
+    return result
 
 
 def _lines(text: str) -> str:

@@ -14,7 +14,7 @@ from calculon.declarations.statistics import OFFLOADS
 from calculon.plan.columns import Columns
 from calculon.search.cost_tables import CostTables
 from calculon.search.grid import FEW, GRID_AXES, OF_CELLS, WITHIN, along, enumerated
-from calculon.search.nodes import alike, nodes_of
+from calculon.search.nodes import nodes_of, similar_units
 from calculon.search.ranking import Ranking
 from calculon.search.search_counts import Counts, Splits
 from calculon.search.space import Space, Unit
@@ -124,7 +124,7 @@ def search_space(
         splits: Counter of executions by split of the processors; updated in place.
     """
     counts = Counts()
-    told = seen or (lambda _: None)
+    report = seen or (lambda _: None)
 
     def counted(tile: Tile) -> Counts:
         of_tile = tile.count(mbs_break=mbs_break, splits=splits)
@@ -132,7 +132,7 @@ def search_space(
         return of_tile
 
     for units, blocks in portions(space):
-        _search_portion(CostTables(space, units, blocks), units, ranking, counted, told)
+        _search_portion(CostTables(space, units, blocks), units, ranking, counted, report)
     return counts
 
 
@@ -285,7 +285,7 @@ def tiles(space: Space, tables: CostTables, units: Sequence[Unit]) -> Iterator[T
     """Cut units into tiles of nodes with equal batch strategies, small enough for one memory grid."""
     each = 2 * prod(len(space.switches[name]) for name in OFFLOADS)
     most = max(1, min(GRID_CELLS // each, GRID_NODES))
-    for kind in alike(space, units):
+    for kind in similar_units(space, units):
         for choice, variants in tables.groups:
             for nodes in nodes_of(tables, choice, kind, variants, most):
                 tile = Tile(nodes)

@@ -181,7 +181,7 @@ class Candidates:
     @cached_property
     def _usual(self) -> dict[str, Values]:
         """Values of each optional field that the preset tries and the model supports."""
-        found: dict[str, Values] = {}
+        result: dict[str, Values] = {}
         for name in EXTENSIONS:
             tried = self.preset.tried(name)
             if tried is None:
@@ -191,8 +191,8 @@ class Candidates:
                 tried = (DEFAULTS[name],)
             elif len(tried) > 1:
                 tried = allowed_values(name, tried, self.model, self.system, self.constants)
-            found[name] = tried
-        return found
+            result[name] = tried
+        return result
 
     def _divided(self, name: str) -> tuple[int, ...]:
         """Return the degrees of a further axis that divide the experts, or the longest sequence as in practice."""

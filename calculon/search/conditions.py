@@ -198,10 +198,10 @@ def plain(text: str, known: Collection[str]) -> str:
         return text  # the parser of conditions reports the error
 
 
-def _factor(found: "re.Match[str]") -> str:
+def _factor(match: "re.Match[str]") -> str:
     """Return a number with a unit as a product."""
-    unit = found["unit"]
-    return found[0] if unit is None else f"({found['number']} * {_UNITS.get(unit, unit)})"
+    unit = match["unit"]
+    return match[0] if unit is None else f"({match['number']} * {_UNITS.get(unit, unit)})"
 
 
 class _Names(ast.NodeTransformer):

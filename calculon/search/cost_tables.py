@@ -81,13 +81,13 @@ class CostTables:
 
         If networks are stated, variants of a group have equal degrees of all further axes.
         """
-        found = []
+        result = []
         for choice, numbers in self._grouped(BatchChoice):
             stated = SHARED if choice.meshed else FURTHER_SIZES
             further = [getattr(self._columns, name)[numbers] for name in stated]
             kinds = distinct(further)[1] if further else np.zeros(len(numbers), np.int64)
-            found += [(choice, numbers[kinds == kind]) for kind in range(kinds.max() + 1)]
-        return found
+            result += [(choice, numbers[kinds == kind]) for kind in range(kinds.max() + 1)]
+        return result
 
     def _grouped(self, choice: type[C]) -> Iterator[tuple[C, Array]]:
         """Yield the distinct choices of the used variants, each with its variants."""

@@ -22,16 +22,16 @@ from calculon.search.conditions import Condition
 from calculon.search.override_checks import PYTHON, check_left, warn_of_idle_values
 from calculon.search.ranking import Ranking
 from calculon.search.request import (
-    asked_space,
     make_condition,
     make_ranking,
     make_space,
+    requested_space,
     takes_space,
 )
 from calculon.search.search_counts import Splits
 from calculon.search.search_result import SearchResult, with_figures
 from calculon.search.space import Space
-from calculon.search.within_risk import both, preferred_risk, search_preferring
+from calculon.search.within_risk import joined_conditions, preferred_risk, search_preferring
 
 if TYPE_CHECKING:
     from calculon.campaign.read import CampaignSource
@@ -42,7 +42,7 @@ __all__ = [
     "feasible_tables",
     "make_ranking",
     "make_space",
-    "nothing",
+    "no_winners",
     "rechunked",
     "run",
     "search",
@@ -101,7 +101,7 @@ def search(
     Examples:
         >>> found = search("megatron-22B", 8, "a100_80g", 4, top=2)
         >>> found
-        <SearchResult: 193,496 executions, 156,682 feasible, best sample_rate 5.69623>
+        <SearchResult: 193,496 executions, 156,682 feasible, best sample_rate 5.69623 samples/s>
         >>> search("llama-3-8b", 64, "h100", tp=2).best.execution.tensor_par
         2
     """
@@ -110,7 +110,7 @@ def search(
     choices |= {"tensor_overlap": tensor_overlap, "data_overlap": data_overlap}
     choices |= {"campaign": campaign}
     sizes, types = (max_batch_size, batch), (datatype, dtype)
-    space = asked_space(model, num_procs, system, sizes, types, seq, **choices)
+    space = requested_space(model, num_procs, system, sizes, types, seq, **choices)
     wanted = {"top": top, "objective": objective, "pareto": pareto}
     return _preferring(space, wanted, where, risk, mbs_break)
 
@@ -127,7 +127,7 @@ def _preferring(
     warn_of_idle_values([space], stacklevel=4)
 
     def search(further: str | None) -> SearchResult:
-        ranking = make_ranking(where=both(where, further), **known)
+        ranking = make_ranking(where=joined_conditions(where, further), **known)
         return run(space, ranking, mbs_break=gives_up)
 
     return replace(search_preferring(search, accepted), risk=accepted)
@@ -192,7 +192,7 @@ def executions(
     choices |= {"tensor_overlap": tensor_overlap, "data_overlap": data_overlap}
     choices |= {"campaign": campaign}
     sizes, types = (max_batch_size, batch), (datatype, dtype)
-    space = asked_space(model, num_procs, system, sizes, types, seq, **choices)
+    space = requested_space(model, num_procs, system, sizes, types, seq, **choices)
     condition = make_condition(where, space.edition, space.runs)
     chunk = inputs.count(chunk, "chunk", "executions")
     check_left([space], PYTHON)
@@ -232,7 +232,7 @@ def _lookup(space: Space, table: Evaluation) -> Lookup:
     return lookup
 
 
-def nothing(space: Space) -> Evaluation:
+def no_winners(space: Space) -> Evaluation:
     """Return an empty table of executions of a space."""
     plan = space.plan(np.zeros(0, np.int64))
     return with_figures(

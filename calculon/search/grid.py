@@ -36,7 +36,7 @@ GRID_AXES = ("optimizer_sharding", *OF_CELLS, "node")
 WITHIN = tuple(range(1, len(GRID_AXES) - 1))
 """Positions of the axes of switches."""
 
-MOST_SMALL = 255
+MAX_SMALL = 255
 """Largest count per node that fits one byte; NumPy adds bytes several times faster than wider integers."""
 
 NETWORKS = tuple(reversed(PUBLISHED_NETWORKS))
@@ -342,7 +342,7 @@ class Grid:
 def _by_node(cells: Array) -> Array:
     """Return the number of true cells of each node."""
     flat = cells.reshape(-1, cells.shape[-1])
-    small = np.uint8 if len(flat) <= MOST_SMALL else np.int64  # SIMD adds many bytes at once
+    small = np.uint8 if len(flat) <= MAX_SMALL else np.int64  # SIMD adds many bytes at once
     return np.add.reduce(flat, axis=0, dtype=small).astype(np.int64)
 
 

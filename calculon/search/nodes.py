@@ -102,9 +102,9 @@ class Nodes:
         if not values.ndim:
             return values.reshape(1)
         values = values[self.variant]
-        found: Array = values[:1]
-        assert (values == found).all(), name
-        return found
+        result: Array = values[:1]
+        assert (values == result).all(), name
+        return result
 
     @cached_property
     def block_rows(self) -> Array:
@@ -132,7 +132,7 @@ class Nodes:
         return np.maximum.accumulate(np.where(new, np.arange(len(new)), 0))
 
 
-def alike(space: Space, units: Sequence[Unit]) -> Iterator[list[Unit]]:
+def similar_units(space: Space, units: Sequence[Unit]) -> Iterator[list[Unit]]:
     """Group units whose loops over networks and data parallelism have the same candidates."""
     kinds: dict[tuple[Values, ...], list[Unit]] = {}
     for unit in units:

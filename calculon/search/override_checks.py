@@ -133,12 +133,12 @@ def _degrees(space: Space) -> set[int]:
     """Return the data-parallel degrees of a space for which its framework supports some other degrees."""
     names = [axis.degree for axis in PUBLISHED_AXES]
     limits = [one.that for one in space.preset.limits if set(one.that.names) <= {*names}]
-    found = set()
+    result = set()
     for unit in space.units:
         known = {name: getattr(unit, name) for name in names}
         if all(limit.of(known) for limit in limits):
-            found.add(unit.data_par)
-    return found
+            result.add(unit.data_par)
+    return result
 
 
 def warn_of_idle_values(requests: Iterable[SearchRequest], stacklevel: int = 2) -> None:
@@ -241,7 +241,7 @@ def _addable(name: str, spaces: Sequence[Space], wording: Wording) -> str:
             else untried
         )
     allowed = f"if {fix} does not exclude it"
-    offload = f"{wording.words((True,))}, on a system with a tier-2 memory, {allowed}"
+    offload = f"{wording.words((True,))}, on a system with host memory (mem2), {allowed}"
     return {
         "batch_size": "a multiple of a data-parallel degree below the largest batch "
         f"({spaces[0].max_batch_size}) that is not tried already",
@@ -281,5 +281,5 @@ def _remedy(name: str, values: Values, space: Space, wording: Wording) -> str:
         option = wording.words_of("--no-dp-overlap", "data_overlap=False")
         hints["data_par_overlap"] = f"leave out {option}"
     if name.endswith("_offload") and not space.system.mem2.capacity:
-        return f"{space.system.name} has no tier-2 memory"
+        return f"{space.system.name} has no host memory (mem2)"
     return hints.get(name, "")

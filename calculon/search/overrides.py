@@ -86,12 +86,12 @@ def as_fields(words: Mapping[str, Any]) -> dict[str, Values]:
     >>> as_fields({"tp": [4, 8], "sp": True})
     {'tensor_par': (4, 8), 'tensor_par_comm_type': ('rs_ag',)}
     """
-    found = {}
+    result = {}
     for name, given in words.items():
         field = field_name(name)
         items = given if isinstance(given, (list, tuple)) else (given,)
-        found[field] = tuple(_typed(field, field_value(name, str(item))) for item in items)
-    return found
+        result[field] = tuple(_typed(field, field_value(name, str(item))) for item in items)
+    return result
 
 
 def _typed(name: str, text: str) -> Any:

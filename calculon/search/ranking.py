@@ -10,7 +10,7 @@ from calculon.plan.plan import NAMES
 from calculon.search.conditions import Condition
 from calculon.search.grid import WITHIN
 from calculon.search.objective import Objective, known_statistic
-from calculon.search.search_counts import beaten, pareto_front
+from calculon.search.search_counts import dominated, pareto_front
 from calculon.search.space import Space
 from calculon.search.tile import Chosen, Rows, Tile
 
@@ -193,7 +193,7 @@ class BestOfEach(Ranking):
         self._take(order[first])
 
 
-class Front(Ranking):
+class ParetoFront(Ranking):
     """Pareto front: executions that no other execution dominates; the one with the fewest switches among equals."""
 
     def upper_bound(self, tile: Tile, nodes: Array | None = None) -> Array | None:
@@ -205,7 +205,7 @@ class Front(Ranking):
         switches = np.broadcast_to(switches, numbers.shape)
         # A linear filter against the current front is much cheaper than a new front of all executions.
         if len(scores) == 2 and len(self.numbers):
-            good = ~beaten(scores, self.scores)
+            good = ~dominated(scores, self.scores)
             scores, numbers, switches = scores[:, good], numbers[good], switches[good]
         self.scores = np.concatenate([self.scores, scores], axis=1)
         self.numbers = np.concatenate([self.numbers, numbers])

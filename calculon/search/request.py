@@ -22,7 +22,7 @@ from calculon.declarations.recipes import NO_RECIPE
 from calculon.declarations.short_names import FIELDS as SHORT
 from calculon.declarations.short_names import QUESTION_WORDS, field_name
 from calculon.declarations.spellings import PRECISIONS, is_counts, precision, processor_counts
-from calculon.declarations.usual_batch import asked_batch, asked_length
+from calculon.declarations.usual_batch import requested_batch, requested_length
 from calculon.editions import SC23, find_edition
 from calculon.editions.edition import Edition
 from calculon.estimate.argument_order import in_order
@@ -34,7 +34,7 @@ from calculon.search.candidates import EXTENSIONS
 from calculon.search.conditions import Condition
 from calculon.search.objective import Objective, check_statistic
 from calculon.search.overrides import OPTIONS, as_fields, checked
-from calculon.search.ranking import Best, Front, Ranking
+from calculon.search.ranking import Best, ParetoFront, Ranking
 from calculon.search.space import Space
 
 if TYPE_CHECKING:
@@ -144,13 +144,13 @@ def with_words(call: str, fix: object, words: Mapping[str, Any]) -> dict[str, An
     Raises:
         SpecError: For a field that is stated twice, and for an empty list.
     """
-    found = stated_fields("fix", fix)
+    result = stated_fields("fix", fix)
     for name, value in words.items():
         (field,) = stated = as_fields(stated_fields(call, {name: value}))
-        if field in found:
+        if field in result:
             raise SpecError(call, Problem(name, f"one statement of {field}", "two"))
-        found |= stated
-    return found
+        result |= stated
+    return result
 
 
 _FILTERS = Lock()
@@ -162,7 +162,7 @@ def with_sequences(source: Source | Model, seq: int | str | None) -> tuple[Model
     with _FILTERS, warnings.catch_warnings():  # results state the sequence length
         warnings.filterwarnings("ignore", ".*longest context", SpecWarning)
         model = inputs.model(source)
-        length = asked_length(seq, model.seq_size)
+        length = requested_length(seq, model.seq_size)
         if length == model.seq_size:
             return model, length
         if isinstance(source, Model) or source == STDIN:  # the input can be read only once
@@ -170,7 +170,7 @@ def with_sequences(source: Source | Model, seq: int | str | None) -> tuple[Model
         return inputs.model(inputs.Changed.of(source, {"seq_size": length})), model.seq_size
 
 
-def asked_space(
+def requested_space(
     model: Source | Model,
     num_procs: object,
     system: Source | System,
@@ -199,7 +199,7 @@ def asked_space(
         size: Any = batches[0]
     else:
         model, _ = with_sequences(model, seq)
-        size = batches[0] if published else asked_batch(batches[1], count, model.seq_size)
+        size = batches[0] if published else requested_batch(batches[1], count, model.seq_size)
     stored, word = datatypes
     if stored is None and word is None:
         stored, word = ("float16", None) if published else (None, "bf16")
@@ -278,7 +278,7 @@ def default_preset(model: Model, system: System, num_procs: int, *asked: Mapping
     """Return the default preset of a search in edition ``corrected``.
 
     Args:
-        model, system: What its executions run, and where.
+        model, system: Model and machine of the executions.
         num_procs: Processors; of several searches whose results are compared, the most.
         asked: Fields that are asked for, each with a value, or with a tuple of values that are tried.
     """
@@ -302,13 +302,13 @@ def one_stretch(source: "CampaignSource") -> "Campaign":
     """
     from calculon.campaign.read import read_campaign
 
-    found = read_campaign(source)
-    check_one_stretch(found)
-    if found.tokens is None and found.steps is None and found.loss is None:
+    result = read_campaign(source)
+    check_one_stretch(result)
+    if result.tokens is None and result.steps is None and result.loss is None:
         wanted = "the length of the run: tokens, steps or loss"
         hint = "add --tokens 15T, or tokens: 15T to the campaign"
-        raise SpecError(found.name, Problem("tokens", wanted, "nothing", hint))
-    return found
+        raise SpecError(result.name, Problem("tokens", wanted, "nothing", hint))
+    return result
 
 
 def check_one_stretch(found: "Campaign") -> None:
@@ -420,10 +420,10 @@ def make_ranking(
     if isinstance(several, (str, bytes)) or not isinstance(several, Iterable):
         wanted = "a list of statistics, such as ['total_time', 'proc_mem_tier1_cap_req']"
         raise SpecError("search", Problem("pareto", wanted, inputs.found(several)))
-    front = [_objective("pareto", text, edition, runs) for text in several]
+    pareto_objectives = [_objective("pareto", text, edition, runs) for text in several]
     return (
-        Front(front, condition)
-        if front
+        ParetoFront(pareto_objectives, condition)
+        if pareto_objectives
         else Best(_objective("objective", objective, edition, runs), top, condition)
     )
 

@@ -28,15 +28,15 @@ def pareto_front(scores: Array, numbers: Array, switches: Array | int = 0) -> Ar
     return np.array(front, np.int64)
 
 
-def beaten(scores: Array, front: Array) -> Array:
+def dominated(scores: Array, pareto: Array) -> Array:
     """Return a mask of the executions that a front of two statistics dominates.
 
-    >>> beaten(np.array([[1.0, 3.0, 2.0], [2.0, 1.0, 2.0]]), np.array([[3.0, 1.0], [1.0, 2.0]])).tolist()
+    >>> dominated(np.array([[1.0, 3.0, 2.0], [2.0, 1.0, 2.0]]), np.array([[3.0, 1.0], [1.0, 2.0]])).tolist()
     [False, False, False]
-    >>> beaten(np.array([[1.0, 3.0, 2.0], [1.0, 0.5, 1.0]]), np.array([[3.0, 1.0], [1.0, 2.0]])).tolist()
+    >>> dominated(np.array([[1.0, 3.0, 2.0], [1.0, 0.5, 1.0]]), np.array([[3.0, 1.0], [1.0, 2.0]])).tolist()
     [True, True, True]
     """
-    falling, rising = front[:, np.argsort(-front[0])]
+    falling, rising = pareto[:, np.argsort(-pareto[0])]
     # the last of the front that is at least as good in the first statistic, and so the best in the second
     last = np.searchsorted(-falling, -scores[0], side="right") - 1
     better = (rising[last] > scores[1]) | (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, overload
 
 import numpy as np
 
-from calculon.base.display import Tabular, draw_result
+from calculon.base.display import WithMfu, draw_result
 from calculon.base.errors import Infeasible, Problem, SpecError, in_words
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure as InteractiveFigure
 
     from calculon.estimate.comparison_confidence import Order
-    from calculon.estimate.validated_runs import Belief
+    from calculon.estimate.validated_runs import RunEvidence
     from calculon.search.training_runs import TrainingRuns
 
 
@@ -35,7 +35,7 @@ FRONT = ("sample_rate", "proc_mem_tier1_cap_req")
 
 
 @dataclass(frozen=True)
-class SearchResult(Tabular):
+class SearchResult(WithMfu[Array]):
     """The best executions of a space, best first: a sequence of estimates that are created on access.
 
     Attributes:
@@ -134,13 +134,13 @@ class SearchResult(Tabular):
         """All statistics of the executions."""
         space = self.space  # its edition is needed, because an empty table has none
         table = evaluate(space.model, self.plan, space.system, edition=space.edition)
-        found = with_figures(space.runs, table)
+        result = with_figures(space.runs, table)
         # Search and evaluation share every formula: unequal results would mean wrong numbers of executions.
         for objective, scores in zip(self.objectives, self.scores, strict=True):
-            again = found[objective.statistic.name]
+            again = result[objective.statistic.name]
             if not np.array_equal(again, objective.value(scores), equal_nan=True):
                 raise AssertionError(f"search and evaluation differ in {objective.statistic.name}")
-        return found
+        return result
 
     @cached_property
     def bounds(self) -> dict[str, Array]:
@@ -154,7 +154,7 @@ class SearchResult(Tabular):
         """Names in result tables: model, system and preset; empty in edition ``sc23``."""
         return self.space.names
 
-    def beliefs(self) -> "list[Belief | None]":
+    def beliefs(self) -> "list[RunEvidence | None]":
         """Return the prediction interval of each execution (:attr:`Estimate.belief`); None in edition ``sc23``."""
         from calculon.estimate.validated_runs import belief  # most searches do not need it
 
@@ -269,10 +269,8 @@ class SearchResult(Tabular):
         """
         return draw_result(self, "pareto", interactive=interactive, x=x, y=y)
 
-    @property
-    def mfu(self) -> Array:
-        """Model FLOP utilisation of each execution as a fraction, as :attr:`calculon.Evaluation.mfu`."""
-        return self.evaluation.mfu
+    def _statistic(self, name: str) -> Array:
+        return self.evaluation._statistic(name)
 
     def table(self) -> dict[str, Array]:
         """Return fields, statistics, interval of the time, and inputs by name: a row for each execution, best first."""
@@ -289,7 +287,9 @@ class SearchResult(Tabular):
         if len(self):
             best = self.objectives[0]
             value = float(best.value(self.scores[0][0]))
-            text += f", best {best.statistic.name} {value:.6g}"
+            text += (
+                f", best {best.statistic.name} {value:.6g} {best.statistic.unit.symbol}".rstrip()
+            )
         return f"<SearchResult: {text}>"
 
 

@@ -23,7 +23,7 @@ from calculon.search.driver import SearchResult, make_ranking, make_space, run
 from calculon.search.ranking import Ranking
 from calculon.search.search_counts import Counts
 from calculon.search.space import Space, Values
-from calculon.search.within_risk import both, search_preferring
+from calculon.search.within_risk import joined_conditions, search_preferring
 from calculon.version import __version__
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ class Search:
 
     def ranking(self, further: str | None = None) -> Ranking:
         """Return a fresh ranking, with a further condition; raise SpecError if the condition is invalid."""
-        where = both(self.where, further)
+        where = joined_conditions(self.where, further)
         return make_ranking(self.top, self.objective, self.pareto, where, self.edition, self.runs)
 
     def run(self) -> SearchResult:

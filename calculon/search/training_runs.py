@@ -182,8 +182,8 @@ class TrainingRuns:
         found = self._example.quote
         if found is None:
             return None
-        told = {name: getattr(found, name) for name in ("kind", "source", "date")}
-        return {"usd": float(found.usd), **told}
+        stated = {name: getattr(found, name) for name in ("kind", "source", "date")}
+        return {"usd": float(found.usd), **stated}
 
     def check_known(self, name: str, where: str) -> None:
         """Refuse a figure that the campaign and the system leave undefined.

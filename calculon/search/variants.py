@@ -25,7 +25,7 @@ OF_UNIT = (*PUBLISHED_DEGREES, "batch_size")
 PART_ROWS = 65_536
 """Combinations that are checked at once: most may be impossible, so large spaces need little memory."""
 
-MOST_COMBINATIONS = 20_000_000
+MAX_COMBINATIONS = 20_000_000
 """Largest number of combinations of one search: each stands for thousands of executions."""
 
 
@@ -71,7 +71,7 @@ class Rules:
     def _read(self) -> dict[str, frozenset[str]]:
         """Columns that each rule reads, for this model and system, over the candidates of all loops."""
         model, system, candidates = self._space.model, self._space.system, self._space.switches
-        found: dict[str, frozenset[str]] = {}
+        result: dict[str, frozenset[str]] = {}
         last: dict[str, frozenset[str]] = {}
         before: dict[str, Array] = {}
         # The reads of a rule may depend on values: record them for the first candidates, the second ones, and so on.
@@ -87,9 +87,9 @@ class Rules:
                 if i and last[rule.reason].isdisjoint(changed):
                     continue  # equal values, hence equal reads
                 read = last[rule.reason] = columns_read(rule, model, system, known)
-                found[rule.reason] = found.get(rule.reason, frozenset()) | read
+                result[rule.reason] = result.get(rule.reason, frozenset()) | read
             before = known
-        return found
+        return result
 
     def read(self, rule: Rule) -> frozenset[str]:
         """Return the columns that a rule reads."""
@@ -182,8 +182,8 @@ def variants(space: Candidates, rules: Rules) -> Variants:
         }
 
     count = prod(several.values())
-    if count > MOST_COMBINATIONS:
-        wanted = f"values with at most {MOST_COMBINATIONS:,} combinations"
+    if count > MAX_COMBINATIONS:
+        wanted = f"values with at most {MAX_COMBINATIONS:,} combinations"
         hint = "add fewer values to one search"
         raise SpecError("search", Problem("add", wanted, f"{count:,} combinations", hint))
     kept, kept_serial = [], []

@@ -10,7 +10,7 @@ from calculon.declarations.spellings import probability
 from calculon.declarations.statistics import FITS, RISK, within_risk
 from calculon.search.search_result import SearchResult
 
-LEAST_RISK = 1e-3
+MIN_RISK = 1e-3
 """Risk that is tried after a risk of 0."""
 
 
@@ -22,11 +22,11 @@ def search_within_risk(search: Callable[[str | None], SearchResult], risk: float
         risk: Probability of running out of memory.
     """
     while True:
-        found = search(within_risk(risk) if risk < 1 else None)
+        result = search(within_risk(risk) if risk < 1 else None)
         # If nothing fits at any risk, a higher limit cannot help.
-        if len(found) or risk >= 1 or not found.counts.good:
-            return found
-        risk = max(LEAST_RISK, 3 * risk)
+        if len(result) or risk >= 1 or not result.counts.good:
+            return result
+        risk = max(MIN_RISK, 3 * risk)
 
 
 def search_preferring(
@@ -39,10 +39,10 @@ def search_preferring(
         risk: Probability of running out of memory; None for any.
     """
     # Search without a limit first: in most cases the best plan is safe, and one search is enough.
-    found = search(None)
-    if risk is None or not len(found) or not (found.evaluation[FITS] < 1 - risk).any():
-        return found
-    within, best = search_within_risk(search, risk), int(found.numbers[0])
+    result = search(None)
+    if risk is None or not len(result) or not (result.evaluation[FITS] < 1 - risk).any():
+        return result
+    within, best = search_within_risk(search, risk), int(result.numbers[0])
     return within if best == within.numbers[0] else replace(within, riskier=best)
 
 
@@ -88,10 +88,10 @@ def states_risk(where: str | None) -> bool:
     return where is not None and re.search(rf"\b{FITS}\b", where) is not None
 
 
-def both(first: str | None, second: str | None) -> str | None:
+def joined_conditions(first: str | None, second: str | None) -> str | None:
     """Return the conjunction of two conditions; None is no condition.
 
-    >>> both("total_time < 60", "fits >= 0.9"), both(None, "fits >= 0.9")
+    >>> joined_conditions("total_time < 60", "fits >= 0.9"), joined_conditions(None, "fits >= 0.9")
     ('(total_time < 60) and (fits >= 0.9)', 'fits >= 0.9')
     """
     if first is None or second is None:

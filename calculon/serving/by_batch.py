@@ -66,16 +66,16 @@ class ByBatch(Tabular):
     @property
     def output_rate(self) -> Array:
         """Generated tokens per second of all replicas."""
-        found: Array = (
+        result: Array = (
             self.request_rate * self.served.workload.output * self.served.deployment.replicas
         )
-        return found
+        return result
 
     @property
     def output_rate_per_proc(self) -> Array:
         """Generated tokens per second and processor."""
-        found: Array = self.output_rate / self.served.deployment.num_procs
-        return found
+        result: Array = self.output_rate / self.served.deployment.num_procs
+        return result
 
     @property
     def columns(self) -> dict[str, Array]:

@@ -114,9 +114,9 @@ def _plain(
     split = plain["tensor_par"]
     # without a valid split, the first attempt raises the error that names the field
     stages = [p for p in range(1, procs // split + 1) if procs % (split * p) == 0] or [1]
-    found = read_deployment(plain)
+    result = read_deployment(plain)
     for stage in stages:
-        found = read_deployment({"pipeline_par": stage, **plain})
-        if "pipeline_par" in given or solver_of(model, system, found, workload).capacity[0] > 0:
+        result = read_deployment({"pipeline_par": stage, **plain})
+        if "pipeline_par" in given or solver_of(model, system, result, workload).capacity[0] > 0:
             break
-    return found
+    return result

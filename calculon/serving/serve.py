@@ -18,6 +18,7 @@ from calculon.declarations.files import document_suffix, read_document
 from calculon.declarations.model import Model
 from calculon.declarations.result_selection import WORKLOAD, split
 from calculon.declarations.serving_classes import ServedClass
+from calculon.declarations.serving_figures import SERVING_FIGURES
 from calculon.estimate.argument_order import takes_either_order
 from calculon.estimate.served_errors import FigureRange, served_ranges
 from calculon.hardware.system import System
@@ -166,7 +167,8 @@ class Served(Tabular):
         return columns_of([row], STATED)
 
     def __repr__(self) -> str:
-        figures = ", ".join(f"{name} {self[name]:.6g}" for name in ("ttft", "tpot", "output_rate"))
+        named = (SERVING_FIGURES[name] for name in ("ttft", "tpot", "output_rate"))
+        figures = ", ".join(f"{one.name} {self[one.name]:.6g} {one.unit.symbol}" for one in named)
         missed = [one.name for one in self.limits if not one.met]
         text = f"{self.model.name} on {self.deployment.num_procs:,} x {self.system.name}"
         text += f", {self.deployment.in_words}, batch {self.batch:,}, {figures}"
@@ -233,13 +235,13 @@ def class_of(
 
 def flat(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return fields with the fields of nested records by path: ``prefill.num_procs``."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for name, value in fields.items():
         if isinstance(value, Mapping):
-            found |= {f"{name}.{inner}": item for inner, item in flat(value).items()}
+            result |= {f"{name}.{inner}": item for inner, item in flat(value).items()}
         else:
-            found[name] = value
-    return found
+            result[name] = value
+    return result
 
 
 @takes_either_order

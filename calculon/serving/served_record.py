@@ -156,10 +156,10 @@ _KNOWN_WITH = {
 
 def with_replicas(deployment: Deployment) -> dict[str, Any]:
     """Return the fields of a deployment, with the number of replicas of each pool."""
-    found = deployment.to_dict() | {REPLICAS: deployment.replicas}
+    result = deployment.to_dict() | {REPLICAS: deployment.replicas}
     if (pool := deployment.prefill) is not None:
-        found["prefill"] |= {REPLICAS: pool.replicas}
-    return found
+        result["prefill"] |= {REPLICAS: pool.replicas}
+    return result
 
 
 def read_served(raw: Mapping[str, Any], path: str) -> ServedRecord:
@@ -172,8 +172,8 @@ def read_served(raw: Mapping[str, Any], path: str) -> ServedRecord:
     deployment = without_replicas(raw[DEPLOYMENT], path, DEPLOYMENT)
     # ranges are computed from the published rows of today instead of being read
     stated = {DEPLOYMENT: deployment, "ranges": {}}
-    found = decode(ServedRecord, {**older, **raw, **stated}, path)
-    if found.served_class is None:  # written before ranges had classes
-        return found
-    figures = {name: found.figures[name] for name in FIGURES}
-    return replace(found, ranges=served_ranges(found.served_class, figures))
+    result = decode(ServedRecord, {**older, **raw, **stated}, path)
+    if result.served_class is None:  # written before ranges had classes
+        return result
+    figures = {name: result.figures[name] for name in FIGURES}
+    return replace(result, ranges=served_ranges(result.served_class, figures))

@@ -25,9 +25,9 @@ from calculon.search.override_checks import warn_of_idle_values
 from calculon.search.request import default_preset, needed_edition, one_stretch
 from calculon.search.task import Search, program
 from calculon.study.study_fields import FUSED, SETTINGS, Point, inside, kind_of
-from calculon.study.study_file import MOST_SEARCHES, Study, spec_path
+from calculon.study.study_file import MAX_SEARCHES, Study, spec_path
 
-MOST_SPECS = 4_000
+MAX_SPECS = 4_000
 """Largest number of different models and systems of a study; each is checked before the first search runs."""
 
 
@@ -89,8 +89,8 @@ def plan(study: Study) -> Plans:
 
 def check_number(study: Study, number: int) -> None:
     """Refuse a study with too many searches."""
-    if number > MOST_SEARCHES:
-        wanted = f"a study of at most {MOST_SEARCHES:,} searches"
+    if number > MAX_SEARCHES:
+        wanted = f"a study of at most {MAX_SEARCHES:,} searches"
         raise SpecError(study.file, Problem("", wanted, f"{number:,} combinations"))
 
 
@@ -160,8 +160,8 @@ class Specs:
         source = point[kind]
         key = json.dumps([kind, source, changes], sort_keys=True)
         if key not in self._made:
-            if len(self._made) == MOST_SPECS:
-                wanted = f"at most {MOST_SPECS:,} different models and systems"
+            if len(self._made) == MAX_SPECS:
+                wanted = f"at most {MAX_SPECS:,} different models and systems"
                 raise SpecError(self._file, Problem("", wanted, "more", "make it several studies"))
             if (kind, source) not in self._raw:
                 self._raw[kind, source] = self._load(kind, source, places[kind])
@@ -174,8 +174,8 @@ class Specs:
                     raise
                 # Errors of the unchanged spec refer to its own file
                 decode(cls, raw, source, name=name)
-                told = [_in_study(problem, changes, places, kind) for problem in error.problems]
-                raise SpecError(self._file, told) from None
+                problems = [_in_study(problem, changes, places, kind) for problem in error.problems]
+                raise SpecError(self._file, problems) from None
             self._made[key] = made, hashlib.sha256(_json(changed)).hexdigest()
         return self._made[key]
 
@@ -212,10 +212,10 @@ class Specs:
             yield
         except SpecError as error:
             place = places.get(kind, next((f"{kind}.{path}" for path in inside(kind, point)), kind))
-            told = [
+            problems = [
                 replace(p, field=f"{place}: {p.field}".removesuffix(": ")) for p in error.problems
             ]
-            raise SpecError(self._file, told) from None
+            raise SpecError(self._file, problems) from None
 
     def _load(self, kind: str, source: str, place: str) -> tuple[str, object]:
         """Read a model or system; an unknown name is reported with its position in the study."""

@@ -192,31 +192,35 @@ class _Lines:
                 raise error
 
 
-def _fields(asked: Question) -> dict[str, Any]:
+def _fields(question: Question) -> dict[str, Any]:
     """Return the fields of the deployment that are known before it is estimated."""
-    if isinstance(asked.deployment, int):
-        return read_deployment({"num_procs": asked.deployment}).to_dict() | dict(asked.changes)
-    if isinstance(asked.deployment, Deployment):
-        return asked.deployment.to_dict()
-    return dict(asked.deployment)
+    if isinstance(question.deployment, int):
+        return read_deployment({"num_procs": question.deployment}).to_dict() | dict(
+            question.changes
+        )
+    if isinstance(question.deployment, Deployment):
+        return question.deployment.to_dict()
+    return dict(question.deployment)
 
 
-def answer(asked: Question) -> Answer:
+def answer(question: Question) -> Answer:
     """Answer one question as the task of a worker.
 
     Raises:
         CalculonError: When the worker has another version of the package than the sender.
     """
-    check_version(asked.version)
-    deployment, load = asked.deployment, asked.workload
+    check_version(question.version)
+    deployment, load = question.deployment, question.workload
     try:
-        found = serve(asked.model, deployment, asked.system, load, changes=asked.changes or None)
+        found = serve(
+            question.model, deployment, question.system, load, changes=question.changes or None
+        )
     except (Infeasible, SpecError) as error:
         # A combination that cannot run is a result: the study continues.
-        return Answer(asked.number, _fields(asked), 0, "", {}, (), _reason(error))
+        return Answer(question.number, _fields(question), 0, "", {}, (), _reason(error))
     missed = tuple(one.in_words for one in found.limits if not one.met)
     fields = found.deployment.to_dict()
-    return Answer(asked.number, fields, found.batch, found.cut, found.stats, missed)
+    return Answer(question.number, fields, found.batch, found.cut, found.stats, missed)
 
 
 def _reason(error: CalculonError) -> str:

@@ -31,10 +31,10 @@ from calculon.study.study_fields import (
     kind_of,
 )
 
-MOST_SEARCHES = 100_000
+MAX_SEARCHES = 100_000
 """Largest number of searches of a study: all of them are planned before the first one runs, in a few seconds."""
 
-MOST_HINTS = 20
+MAX_HINTS = 20
 """Largest number of unknown fields for which the nearest known spelling is searched."""
 
 _TABLES = (".csv", ".parquet")
@@ -180,7 +180,7 @@ class _Reader:
         known = (*SECTIONS, *SETTINGS)
         for key in raw:
             if key not in known:
-                few = len(self.problems) < MOST_HINTS  # the search for near names is slow
+                few = len(self.problems) < MAX_HINTS  # the search for near names is slow
                 hint = (nearest(key, known) or "known fields: " + ", ".join(known)) if few else ""
                 self.wrong(key, "only the known fields", f"the unknown field {shown(key)}", hint)
         serves = any(f"{kind}s" in raw for kind in SERVING)
@@ -322,9 +322,9 @@ class _Reader:
                 lists.append([(name, one) for one in checked])
             # Lists multiply: count the combinations before they fill the memory.
             count = math.prod(map(len, lists))
-            if count > MOST_SEARCHES:
+            if count > MAX_SEARCHES:
                 found = f"{count:,} combinations"
-                self.wrong(where, f"lists of at most {MOST_SEARCHES:,} combinations", found)
+                self.wrong(where, f"lists of at most {MAX_SEARCHES:,} combinations", found)
                 continue
             yield from ((dict(pairs), places) for pairs in product(*lists))
 

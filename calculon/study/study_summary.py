@@ -158,7 +158,7 @@ class Winners:
 
     def champions(self) -> dict[tuple[Any, str], Key]:
         """Return the row with the best value for each column and title."""
-        found: dict[tuple[Any, str], Key] = {}
+        result: dict[tuple[Any, str], Key] = {}
         for group in self.columns:
             for title, (_, sense) in self.summary.best.items():
                 values = {row: self.best.get((row, group, title)) for row in self.rows}
@@ -166,8 +166,8 @@ class Winners:
                 # The best of a single row says nothing.
                 if len(there) > 1:
                     pick = max if sense == "max" else min
-                    found[group, title] = pick(there, key=lambda row: there[row])
-        return found
+                    result[group, title] = pick(there, key=lambda row: there[row])
+        return result
 
 
 def _values(part: Rows, formula: Expression) -> tuple[Array, Array]:

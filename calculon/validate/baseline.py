@@ -119,7 +119,7 @@ def _classes(document: Record) -> dict[Key, float | None]:
 
 def _rows(document: Record) -> dict[Key, float | None]:
     """Return the error of each compared value; rows with equal names are numbered."""
-    found: dict[Key, float | None] = {}
+    result: dict[Key, float | None] = {}
     seen: Counter[Key] = Counter()
     for one in document["studies"]:
         for quantity in one["quantities"]:
@@ -127,8 +127,8 @@ def _rows(document: Record) -> dict[Key, float | None]:
                 key = (one["edition"], one["name"], quantity["name"], value["row"])
                 # Labels may repeat within a study; then the order of rows in the file distinguishes them.
                 seen[key] += 1
-                found[(*key, seen[key])] = value["error"]
-    return found
+                result[(*key, seen[key])] = value["error"]
+    return result
 
 
 def _joined(
@@ -142,24 +142,24 @@ def _joined(
         yield {**about, "before": old, "now": value, "change": change}
 
 
-def classes_above(results: Sequence[Result], limit: float, found: Moves | None = None) -> list[str]:
+def classes_above(results: Sequence[Result], limit: float, moves: Moves | None = None) -> list[str]:
     """Return a sentence for each class whose median absolute error exceeds a limit, or rose by more than the limit.
 
     Args:
         results: The results.
         limit: Limit in percent, or in percentage points if there are changes.
-        found: Changes since an earlier run, if any.
+        moves: Changes since an earlier run, if any.
 
     Raises:
         SpecError: If no class can be compared with the limit.
     """
-    rows = summary.classes(results) if found is None else found.classes
-    name, words = ("absolute", "is") if found is None else ("change", "rose by")
+    rows = summary.classes(results) if moves is None else moves.classes
+    name, words = ("absolute", "is") if moves is None else ("change", "rose by")
     judged = [one for one in rows if not one["name"] and one[name] is not None]
     if not judged:
-        wanted = "whole steps of a class" + ("" if found is None else " that the baseline has")
+        wanted = "whole steps of a class" + ("" if moves is None else " that the baseline has")
         raise SpecError("validation", Problem("--fail-above", wanted, "none"))
-    unit = "%" if found is None else "points"
+    unit = "%" if moves is None else "points"
     return [
         f"{one['class']}: the median absolute error {words} {one[name]:.2f} {unit}, the limit is {limit:g}"
         for one in judged

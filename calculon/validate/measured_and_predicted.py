@@ -189,15 +189,15 @@ def compare(
     own = _read(library, study, edition, rows)
 
     def readings() -> tuple[Reading, ...]:
-        found = tuple(
+        result = tuple(
             _read(library, other, edition, rows, one.name, one.why) for one, other in others
         )
         # Edition sc23 ignores most fields, so its alternatives may rightly have no effect.
         if edition != PUBLISHED and rows:
-            read = zip((one for one, _ in others), found, strict=True)
+            read = zip((one for one, _ in others), result, strict=True)
             if problems := idle_alternatives(own, read):
                 raise SpecError(study.file, problems)
-        return found
+        return result
 
     return Result(
         study=study,
@@ -214,7 +214,7 @@ def idle_alternatives(
     own: Reading, readings: Iterable[tuple[Alternative, Reading]]
 ) -> list[Problem]:
     """Return one problem for each alternative that changes no compared value, or with which no row can run."""
-    found = []
+    result = []
     for one, reading in readings:
         pairs = zip(own.comparisons, reading.comparisons, strict=True)
         if not all(_alike(*pair) for pair in pairs):
@@ -222,11 +222,11 @@ def idle_alternatives(
         place = f"alternatives.{one.name}"
         if any(compared.rows for compared in reading.comparisons):
             wanted = f"a row that changes with {', '.join(one.changes)}"
-            found.append(Problem(place, wanted, "the study's own value in every row"))
+            result.append(Problem(place, wanted, "the study's own value in every row"))
         else:
             reasons = ", ".join(reading.unrepresented) or "no row has a measured value"
-            found.append(Problem(place, "a row that can run", f"none ({reasons})"))
-    return found
+            result.append(Problem(place, "a row that can run", f"none ({reasons})"))
+    return result
 
 
 def _alike(own: Comparison, other: Comparison) -> bool:
@@ -279,10 +279,12 @@ def _read(
 
 
 def _compared(
-    study: Study, quantity: Quantity, edition: str, rows: Sequence[Row], found: Prediction
+    study: Study, quantity: Quantity, edition: str, rows: Sequence[Row], prediction: Prediction
 ) -> Comparison:
     measured = np.array(measured_values(quantity.measured, rows))
-    estimated = quantity.estimate.of({n: found.values[key] for n, key in quantity.keys.items()})
+    estimated = quantity.estimate.of(
+        {n: prediction.values[key] for n, key in quantity.keys.items()}
+    )
     if quantity.times:
         place = f"quantities.{quantity.name}.times"
         estimated = estimated * np.array(values(study, quantity.times, rows, place), float)

@@ -143,12 +143,12 @@ def _completed(fields: dict[str, Any], study: Study) -> dict[str, Any]:
     """Return the fields of an execution with the values of its preset, so that the study runs under any edition."""
     if "preset" not in fields:
         return fields
-    found = find_preset(fields["preset"]).completed(fields)
+    result = find_preset(fields["preset"]).completed(fields)
     for name in PUBLISHED_NAMES:
-        if name not in found:
+        if name not in result:
             problem = Problem(f"execution.{name}", "a constant or an expression", "nothing")
             raise SpecError(study.file, problem)
-    return found
+    return result
 
 
 def _unlimited(fields: dict[str, Any], model: Model) -> dict[str, Any]:
@@ -170,7 +170,7 @@ def misstated_choices(
     study: Study, rows: Sequence[Row], executions: Sequence[dict[str, Any]]
 ) -> list[Problem]:
     """Return a problem for each field of ``chosen`` that differs from the completed execution of a row."""
-    found = []
+    result = []
     for field in spec_fields(Execution):
         if field.key not in study.chosen.values:
             continue
@@ -183,10 +183,10 @@ def misstated_choices(
             if held(value) != held(runs):
                 wanted = f"{plain(runs)}, the value with which {row.place} runs"
                 hint = "correct the claim here and under `choices`, or state the value under `execution`"
-                found.append(Problem(place, wanted, plain(value), hint))
+                result.append(Problem(place, wanted, plain(value), hint))
                 # One problem for each field suffices: other rows usually repeat it.
                 break
-    return found
+    return result
 
 
 def _evaluate(model: Model, system: System, plan: Plan, edition: str) -> Evaluation:

@@ -396,12 +396,12 @@ class Library:
         Raises:
             SpecError: When the folder contains no validation studies.
         """
-        found = cls(catalog.root() if base is None else Path(base))
-        if not (found.base / FOLDER).is_dir():
+        result = cls(catalog.root() if base is None else Path(base))
+        if not (result.base / FOLDER).is_dir():
             wanted = f"a folder that holds the folder {FOLDER!r}"
-            missing = "no such folder" if not found.base.is_dir() else f"none in {found.base}"
+            missing = "no such folder" if not result.base.is_dir() else f"none in {result.base}"
             raise SpecError(str(base), Problem("", wanted, missing))
-        return found
+        return result
 
     @property
     def studies_folder(self) -> Path:

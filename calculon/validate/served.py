@@ -73,16 +73,16 @@ def _answers(
     check_length(model, workload)
     for one in deployments:
         check_split(model, one)
-    found: list[tuple[Mapping[str, float], str]] = [({}, "")] * len(deployments)
+    result: list[tuple[Mapping[str, float], str]] = [({}, "")] * len(deployments)
     for columns, places in grouped(deployments):
         points = OperatingPointSolver(Replica(model, system, columns, workload)).solve()
         values = {name: SERVING_FIGURES[name].of(points.figures) for name in names}
         for row, place in enumerate(places):
             if points.fits[row]:
-                found[place] = {name: float(one[row]) for name, one in values.items()}, ""
+                result[place] = {name: float(one[row]) for name, one in values.items()}, ""
             else:
-                found[place] = {}, _refusal(model, deployments[place], system, workload)
-    return found
+                result[place] = {}, _refusal(model, deployments[place], system, workload)
+    return result
 
 
 def _refusal(model: Model, deployment: Deployment, system: System, workload: Workload) -> str:
@@ -106,16 +106,16 @@ def _records(study: Study, form: Fields, rows: Sequence[Row], read: Callable[[An
         stated = isinstance(formula, Expression)
         place = f"{kind}.{key}"
         columns[key] = values(study, formula, rows, place) if stated else [formula] * len(rows)
-    found = []
+    result = []
     for i, row in enumerate(rows):
         fields = {key: _whole(column[i]) for key, column in columns.items()}
         stated_ones = {key: value for key, value in fields.items() if value is not None}
         try:
-            found.append(read(fill(form.source, row.cells) if form.source else stated_ones))
+            result.append(read(fill(form.source, row.cells) if form.source else stated_ones))
         except SpecError as error:
             one = error.problems[0]
             raise row.refuse(f"{kind}.{one.field}", one.expected, one.found, one.hint) from None
-    return found
+    return result
 
 
 def _whole(value: Any) -> Any:

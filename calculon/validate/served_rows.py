@@ -109,19 +109,19 @@ def class_scores(results: Sequence[Result]) -> list[ClassScore]:
     names = {one.study.name for one in results}
     others = [row for row in published_rows() if row.study not in names]
     judged = list(zip(own, _sides(own, others), strict=True))
-    found = []
+    result = []
     for figure in FIGURES:
         for kind in KINDS:
             rows = [
                 one for one in judged if one[0].figure == figure and one[0].of_class.kind == kind
             ]
-            found += [_score(figure, kind, "", rows)] if rows else []
+            result += [_score(figure, kind, "", rows)] if rows else []
             for part in _PARTS:
                 values = dict.fromkeys(map(part, (row for row, _ in rows)))
                 for value in sorted(values, key=_place) if len(values) > 1 else ():
                     chosen = [one for one in rows if part(one[0]) == value]
-                    found.append(_score(figure, kind, value, chosen))
-    return found
+                    result.append(_score(figure, kind, value, chosen))
+    return result
 
 
 _PARTS: tuple[Callable[[PublishedRow], str], ...] = (
@@ -145,13 +145,15 @@ def _sides(own: Sequence[PublishedRow], others: Sequence[PublishedRow]) -> list[
         for key in together
         for source in dict.fromkeys(row.source for row in together[key].rows)
     }
-    found = []
+    result = []
     for row in own:
         rest = without[queued(row.figure, row.of_class), row.source]
         ends = rest.ends(row.of_class) if rest.rows else None
         ratio = np.log(row.ratio)
-        found.append(np.nan if ends is None else float(ratio > ends.high) - float(ratio < ends.low))
-    return found
+        result.append(
+            np.nan if ends is None else float(ratio > ends.high) - float(ratio < ends.low)
+        )
+    return result
 
 
 def _score(

@@ -70,12 +70,12 @@ def require(column: str, known: Iterable[str], file: str, field: str) -> None:
 
 def with_derived(study: Study, rows: Sequence[Row]) -> list[Row]:
     """Return the rows with the derived columns of a study, which may use each other in order."""
-    found = [replace(row, cells=dict(row.cells)) for row in rows]
+    result = [replace(row, cells=dict(row.cells)) for row in rows]
     for name, expression in study.derive.items():
-        column = values(study, expression, found, f"derive.{name}")
-        for row, value in zip(found, column, strict=True):
+        column = values(study, expression, result, f"derive.{name}")
+        for row, value in zip(result, column, strict=True):
             row.cells[name] = value
-    return found
+    return result
 
 
 def values(study: Study, expression: Expression, rows: Sequence[Row], place: str) -> list[Any]:
@@ -87,7 +87,7 @@ def values(study: Study, expression: Expression, rows: Sequence[Row], place: str
     for name in expression.names if rows else ():
         require(name, rows[0].cells, study.file, place)
     known: dict[tuple[Cell, ...], Any] = {}
-    found = []
+    result = []
     # Many rows share the inputs of an expression: evaluate each combination once.
     for row in rows:
         key = tuple(row.cells[name] for name in expression.names)
@@ -96,8 +96,8 @@ def values(study: Study, expression: Expression, rows: Sequence[Row], place: str
                 known[key] = expression.of(row.cells)
             except ValueError as error:
                 raise row.refuse(place, "a value", str(error)) from None
-        found.append(known[key])
-    return found
+        result.append(known[key])
+    return result
 
 
 def part_names(study: Study, rows: Sequence[Row]) -> list[str]:
@@ -109,13 +109,13 @@ def part_names(study: Study, rows: Sequence[Row]) -> list[str]:
     if not study.parts:
         return [""] * len(rows)
     hits = [values(study, one, rows, f"parts.{name}") for name, one in study.parts.items()]
-    found = []
+    result = []
     for row, own in zip(rows, zip(*hits, strict=True), strict=True):
         names = [name for name, hit in zip(study.parts, own, strict=True) if hit]
         if len(names) != 1:
             raise row.refuse("parts", "one part that has the row", ", ".join(names) or "none")
-        found += names
-    return found
+        result += names
+    return result
 
 
 def field_values(
@@ -154,12 +154,12 @@ def measured_values(column: str, rows: Sequence[Row]) -> list[float]:
     Raises:
         SpecError: When a cell is not a positive number.
     """
-    found = []
+    result = []
     for row in rows:
         value = row.cells[column]
         if value is None:
             value = float("nan")
         elif isinstance(value, str) or not 0 < value < float("inf"):
             raise row.refuse(column, "a number above 0", shown(value))
-        found.append(float(value))
-    return found
+        result.append(float(value))
+    return result

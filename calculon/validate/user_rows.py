@@ -152,7 +152,7 @@ def _fields_of(line: Line) -> dict[str, str]:
         SpecError: For an unknown column, and for two columns of one field.
     """
     known = [*SPECS, *NAMES, *MEASURED, *REMARKS, PRECISION]
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for column in line.cells:
         field = COLUMNS.get(column, field_name(column))
         if column in known or not column:
@@ -164,12 +164,12 @@ def _fields_of(line: Line) -> dict[str, str]:
                 line.file,
                 Problem(f"column {column}", wanted, "an unknown one", hint or "remarks go to note"),
             )
-        if field in found.values():
-            other = next(name for name, one in found.items() if one == field)
+        if field in result.values():
+            other = next(name for name, one in result.items() if one == field)
             problem = Problem(f"column {column}", f"{field} once", f"{other} states it as well")
             raise SpecError(line.file, problem)
-        found[column] = field
-    return found
+        result[column] = field
+    return result
 
 
 def _row(line: Line, fields: Mapping[str, str]) -> tuple[Row, dict[str, Any]]:

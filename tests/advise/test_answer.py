@@ -12,9 +12,9 @@ from calculon.advise.planning import plan
 from calculon.base.units import chance
 from calculon.declarations.statistics import FITS, RISK
 from calculon.documents.plan_page import plan_page
-from calculon.estimate.comparison_confidence import MOST_TIED, REPEATS
+from calculon.estimate.comparison_confidence import MAX_TIED, REPEATS
 from calculon.plan.plan import all_fields
-from calculon.search.within_risk import LEAST_RISK
+from calculon.search.within_risk import MIN_RISK
 from tests.documents.drawing import drawn
 from tests.store import cache
 
@@ -60,7 +60,7 @@ def test_a_tie_is_all_within_its_ratio_and_names_the_simplest():
     for one, order in pairs:
         longer = one.time / best - 1
         assert order.longer == pytest.approx(longer)
-        least = max(math.exp(REPEATS) - 1, min(order.margin, MOST_TIED))
+        least = max(math.exp(REPEATS) - 1, min(order.margin, MAX_TIED))
         assert order.distinguishable == (longer > least)
     assert tie.simplest.simplicity == min(one.simplicity for one in tie.plans)
 
@@ -155,7 +155,7 @@ def test_any_risk_recommends_the_fastest_that_is_predicted_to_fit():
 
 def test_where_no_plan_is_within_the_risk_three_times_the_risk_is_tried():
     found = plan("llama3-8B", (64,), "h100_80g_sxm", batch=512, risk=0)
-    risks = [LEAST_RISK * 3**n for n in range(6)]
+    risks = [MIN_RISK * 3**n for n in range(6)]
     best = next(within for risk in risks if len(within := search(where=f"{FITS} >= {1 - risk}")))
     assert found.best.execution == best[0].execution
     text = " ".join(drawn(plan_page(found)).split())

@@ -9,7 +9,7 @@ from calculon.advise.planning import plan
 from calculon.base.errors import Infeasible, SpecError
 from calculon.declarations.usual_batch import (
     LONGEST_UNASKED,
-    MOST_PER_PROCESSOR,
+    MAX_PER_PROCESSOR,
     TOKENS_PER_BATCH,
     TOKENS_PER_PROCESSOR,
 )
@@ -21,8 +21,8 @@ from tests.cases import for_each
 @for_each(
     ("procs", "tokens"),
     [
-        (1, MOST_PER_PROCESSOR),
-        (8, 8 * MOST_PER_PROCESSOR),
+        (1, MAX_PER_PROCESSOR),
+        (8, 8 * MAX_PER_PROCESSOR),
         (64, TOKENS_PER_BATCH),
         (1024, TOKENS_PER_BATCH),
         (16384, 16384 * TOKENS_PER_PROCESSOR),

@@ -47,8 +47,8 @@ def test_the_best_of_each_is_that_of_its_own_search(monkeypatch, preset):
     changes = [{}, *some(_changes(case.system)[1:-1], 2), SIZES[-1]]
     times = case.values(changes).tolist()
     searched = [*_searched(replanner, changes)]
-    for most in (near_machines.MOST_PLANS, 3):
-        monkeypatch.setattr(near_machines, "MOST_PLANS", most)
+    for most in (near_machines.MAX_PLANS, 3):
+        monkeypatch.setattr(near_machines, "MAX_PLANS", most)
         found = best_of_each(replanner._space, case.system, changes, times)
         assert change_key({}) in found
         assert change_key(SIZES[-1]) not in found  # a count may do either

@@ -8,10 +8,12 @@ import pytest
 import calculon
 from calculon import inputs
 from calculon.advise.ablations import ablations
+from calculon.advise.fixes import FixSearch
 from calculon.advise.neighborhood import Neighborhood
 from calculon.advise.neighbors import QUESTION
 from calculon.advise.stage_needs import stage_needs
 from calculon.base.errors import Infeasible
+from calculon.declarations.statistics import RISK
 from calculon.plan.rules.failures import failures
 from tests.advise import by_hand
 from tests.draws import some
@@ -90,7 +92,7 @@ def test_replicas_that_are_left_out_follow():
     mine = {"base": "megatron-lm", "num_procs": 64, "pipeline_par": 1, "batch_size": 512}
     found = calculon.why("llama3-8B", mine | {"tensor_par": 3}, "h100_80g_sxm")
     assert found.failures[0].field == "num_procs"
-    assert "degrees_product" not in {one.reason for one in found.failures}
+    assert not {"degrees_product", "batch_split"} & {one.reason for one in found.failures}
     assert dict(found.proposals[0].changes) == {"tensor_par": 4}
     assert found.proposals[0].follows["data_par"] == 16
 
@@ -125,6 +127,38 @@ def test_better_changes_are_the_best_of_one_and_of_two_fields(running):
         assert len(one.changes) == count
         assert one.total_time < before
     assert first.total_time < now
+
+
+def test_a_pair_replaces_full_recomputation_that_alone_could_not_be_left_out():
+    """Without recomputation it does not fit, and MLPs cannot be recomputed next to everything."""
+    fields = MANY | {"num_procs": 64, "pipeline_par": 8, "batch_size": 64, "microbatch_size": 4}
+    whole, kept = ({"activation_recompute": one} for one in ("full", "none"))
+    with pytest.raises(Infeasible):
+        calculon.estimate("llama3-70B", fields | kept, "h100_80g_sxm")
+    wanted = fields | kept | {"recompute_modules": "mlp"}
+    right = calculon.estimate("llama3-70B", wanted, "h100_80g_sxm")
+    execution = inputs.execution(fields | whole)
+    near = Neighborhood(right.model, execution, right.system)
+    pairs = FixSearch(near).pairs
+    (row,) = (
+        row
+        for row in np.flatnonzero(pairs.plan.is_choice("recompute_modules", "mlp"))
+        if pairs.fields(row) == {"activation_recompute", "recompute_modules"}
+        and pairs.plan.row(row) == right.execution
+    )
+    assert pairs.time[row] == right.stats["total_time"]
+
+
+def test_an_execution_that_may_run_out_of_memory_is_first_made_to_fit():
+    fields = MANY | {"pipeline_par": 2, "batch_size": 64}
+    found = calculon.why("llama3-70B", fields, "h100_80g_sxm")
+    assert found.runs
+    assert found.fits < 1 - RISK
+    assert found.proposals
+    assert min(one.fits for one in (*found.proposals, *found.better)) >= 1 - RISK
+    times = [one.longer for one in found.proposals]
+    now = found.estimate.stats["total_time"]
+    assert times == pytest.approx([one.total_time / now - 1 for one in found.proposals])
 
 
 def test_published_executions_know_published_options_only():

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calculon.calibrate.steps import MOST_STEPS, fit_steps, partition
+from calculon.calibrate.steps import MAX_STEPS, fit_steps, partition
 from calculon.hardware.curve import Curve
 
 numbers = st.lists(st.floats(-3, 0).map(lambda x: round(x, 3)), min_size=1, max_size=9)
@@ -39,8 +39,8 @@ def test_the_partition_is_the_best_of_all(values, most, data):
 
 
 @given(
-    st.lists(st.integers(1, 99), min_size=1, max_size=MOST_STEPS, unique=True).map(sorted),
-    st.lists(st.integers(1, 28), min_size=MOST_STEPS - 1, max_size=MOST_STEPS - 1, unique=True),
+    st.lists(st.integers(1, 99), min_size=1, max_size=MAX_STEPS, unique=True).map(sorted),
+    st.lists(st.integers(1, 28), min_size=MAX_STEPS - 1, max_size=MAX_STEPS - 1, unique=True),
 )
 def test_a_curve_comes_back(percents, edges):
     efficiencies = np.array(percents) / 100

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calculon.base.errors import SpecError
-from calculon.campaign.ramps import MOST_BATCHES
+from calculon.campaign.ramps import MAX_BATCHES
 from calculon.campaign.read import read_campaign
 from calculon.campaign.run_segments import run_segments
 from tests.cases import for_each
@@ -142,8 +142,7 @@ def test_a_linear_ramp_has_not_too_many_batches():
     fields = {"batch_ramp": {"start": 1, "step": 1, "tokens": TOKENS - 1}}
     campaign = read_campaign(fields)
     assert (
-        len(run_segments(campaign, TOKENS, PARAMETERS, MOST_BATCHES + 1, LENGTH))
-        == MOST_BATCHES + 1
+        len(run_segments(campaign, TOKENS, PARAMETERS, MAX_BATCHES + 1, LENGTH)) == MAX_BATCHES + 1
     )
     with pytest.raises(SpecError, match="batches at most"):
-        run_segments(campaign, TOKENS, PARAMETERS, MOST_BATCHES + 2, LENGTH)
+        run_segments(campaign, TOKENS, PARAMETERS, MAX_BATCHES + 2, LENGTH)

@@ -223,6 +223,6 @@ def test_a_missing_library_is_named_with_the_way_to_install_it(refuses, monkeypa
 def test_an_input_is_not_overwritten(refuses, tmp_path):
     before = (ROOT / "systems" / "h100_80g_sxm.json").read_text()
     (tmp_path / "base.json").write_text(before)
-    message = "expected a file of its own, found an input of that name"
+    message = "expected a separate file, found an input of that name"
     refuses(("calibrate", "base.json", *CALL[2:]), [("-o base.json", message)])
     assert (tmp_path / "base.json").read_text() == before

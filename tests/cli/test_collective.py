@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from calculon import inputs
-from calculon.cli.collective_tables import Asked, curves
+from calculon.cli.collective_tables import CollectiveQuery, curves
 from calculon.cli.sizes import LARGEST, size
 from calculon.documents.charts.collective_chart import BOLD, THIN, collective
 from calculon.hardware.collectives.algorithm_times import bus_factor, fastest, times
@@ -71,7 +71,7 @@ def test_what_is_written_can_be_calibrated_with(output_of, spec, tmp_path):
 
 def test_a_picture_has_a_line_for_each_algorithm_and_the_one_taken_is_bold():
     system = inputs.system(SYSTEM)
-    asked = Asked(system, "all_reduce", place(system, 64), "", 2**20)
+    asked = CollectiveQuery(system, "all_reduce", place(system, 64), "", 2**20)
     chart = curves(asked, 2**10, 2**33)
     assert_in_sight(chart)
     for panel in chart.panels:
@@ -89,7 +89,7 @@ def test_a_picture_has_a_line_for_each_algorithm_and_the_one_taken_is_bold():
 @for_each(("first", "last"), [(5000, 6000), (1, 3), (1024, 2**40)])
 def test_any_range_has_ticks(first, last):
     system = inputs.system(SYSTEM)
-    asked = Asked(system, "all_gather", place(system, 8), "", first)
+    asked = CollectiveQuery(system, "all_gather", place(system, 8), "", first)
     for panel in curves(asked, first, last).panels:
         for axis in (panel.x, panel.y):
             low, high = axis.limits

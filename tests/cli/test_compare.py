@@ -7,7 +7,7 @@ import pytest
 
 import calculon
 from calculon.base.units import chance
-from calculon.estimate.comparison_confidence import MOST_TIED
+from calculon.estimate.comparison_confidence import MAX_TIED
 from tests.cli.conftest import ARGUMENTS
 from tests.helpers import NAMES, csv_rows
 
@@ -104,7 +104,7 @@ def test_files_of_statistics_stay_as_they_are(run, refuses):
 
 def test_an_execution_that_fits_in_one_edition_only(refuses, execution):
     plan = execution(microbatch_size=8)  # twice the checkpoints, which only one of them splits
-    message = "a100_80g in edition sc23: tier-1 memory"
+    message = "a100_80g in edition sc23: memory"
     call = ("compare", f"megatron-1T,{plan},a100_80g")
     refuses(call, [("--edition corrected,sc23", message)], code=1)
 
@@ -136,7 +136,7 @@ SAME = {"longer": 0, "margin": 0, "probability": 0.5, "told_apart": False}
 def test_results_that_are_not_told_apart_say_so(run, other):
     near = run("compare", TODAY, other(data_par_overlap=False))
     assert near.out.count("Intervals of the time (90 %): A ") == 1
-    assert re.search(r"\n(A and B are not distinguishable, )?[AB] is faster in ", near.out)
+    assert re.search(r"\n(A and B are too close to call, )?[AB] is faster in ", near.out)
     same = json.loads(run("compare", TODAY, other(), "-f", "json").out)
     assert same["orders"]["B"] == SAME
     assert all(one["interval"]["low"] < one["interval"]["high"] for one in same["results"])
@@ -148,7 +148,7 @@ def test_plans_of_one_question_are_led_from_one_to_the_other(run, other):
     told, order = found["waterfalls"]["B"], found["orders"]["B"]
     (total,) = [one for one in found["statistics"] if one["name"] == "total_time"]
     assert order["longer"] == pytest.approx(total["ratios"][0] - 1)
-    assert found["told_apart"] == [order["longer"] > min(order["margin"], MOST_TIED)]
+    assert found["told_apart"] == [order["longer"] > min(order["margin"], MAX_TIED)]
     assert order["probability"] > 0.5
     assert sum(step["seconds"] for step in told["steps"]) == pytest.approx(total["differences"][0])
     text = run("compare", TODAY, far).out

@@ -10,8 +10,8 @@ import pytest
 
 import calculon
 from calculon.cli.commands import explore
+from calculon.explore.allowed_inputs import AllowedInputs
 from calculon.explore.answers import Answers
-from calculon.explore.offer import Offer
 from calculon.explore.page_state import State, read_state
 from calculon.explore.web import listening
 from tests.cli.conftest import started
@@ -30,7 +30,7 @@ def shown(output_of, unserved):
     def call(*arguments: object, model: str | None = None) -> State:
         out = output_of("explore", "--no-browser", "--port", "0", *arguments)
         pairs = parse_qsl(urlsplit(out.split()[0]).query)
-        return read_state(pairs, Offer(model), State(model="", system="", procs=1))
+        return read_state(pairs, AllowedInputs(model), State(model="", system="", procs=1))
 
     return call
 
@@ -72,7 +72,7 @@ def test_a_file_of_ones_own_is_shown_as_it_is_estimated(shown, tmp_path):
     question = ("gpt2-124M", "8", "h100_80g_sxm", "--mine", file)
     mine = calculon.estimate("gpt2-124M", str(file), "h100_80g_sxm")
     fields = mine.execution.to_dict() | {"seq_length": 0}  # that of the model, which scripts state
-    found = Answers(Offer()).plan(shown(*question))
+    found = Answers(AllowedInputs()).plan(shown(*question))
     assert found.estimate is not None
     assert found.estimate.stats["total_time"] == mine.stats["total_time"]
     assert {name: found.fields[name] for name in fields} == fields
@@ -82,7 +82,7 @@ def test_a_model_of_ones_own_has_a_name_on_the_page(shown, spec):
     spec("models", "llama3-8B", "small.json", num_blocks=30)
     found = shown("small.json", "64", "h100", model="small.json")
     assert found.model == "small"
-    assert Answers(Offer("small.json")).question(found).model.num_blocks == 30
+    assert Answers(AllowedInputs("small.json")).question(found).model.num_blocks == 30
 
 
 def test_what_means_nothing_is_said_before_anything_is_served(refuses, monkeypatch):

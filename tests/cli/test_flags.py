@@ -99,7 +99,7 @@ def test_what_serves_becomes_a_command_with_the_batch_that_keeps_the_limits(run,
     assert f"--max-num-seqs {batch}" in script
     assert "--gpu-memory-utilization" in script
     out = output_of("serve", "llama3-8B", "run.sh", *asked[2:])
-    assert f"{batch} sequences in each replica: as many as max_batch allows" in out
+    assert f"{batch} sequences per replica: as many as max_batch allows" in out
 
 
 @pytest.mark.usefixtures("without_help")

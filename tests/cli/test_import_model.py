@@ -62,7 +62,7 @@ def test_what_cannot_be_imported_writes_nothing(refuses, config, tmp_path):
 def test_a_wrong_argument_is_one_message(refuses, config, tmp_path):
     text = config().read_text()
     rows = [
-        ("-o config.json", "expected a file of its own, found an input of that name"),
+        ("-o config.json", "expected a separate file, found an input of that name"),
         ("-o mine.txt", "expected an output name that ends in .json"),
         ("-s 0", "expected a whole number above 0, found '0'"),
         ("-s 9999999999", "the largest whole number is 2147483647"),

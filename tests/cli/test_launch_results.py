@@ -137,7 +137,7 @@ def test_what_cannot_be_changed_is_written_anew(run, refuses, own, best):
     assert (code, out) == (0, calculon.export_flags(best, "megatron-lm"))
     assert told in err
     rows = [
-        (f"--mine {own} --emit megatron-lm:{own}", "expected a file of its own"),
+        (f"--mine {own} --emit megatron-lm:{own}", "expected a separate file"),
         (f"--mine {own} --emit megatron-lm:run.toml", "expected a name such as run.sh"),
     ]
     refuses(QUESTION, rows)
@@ -166,7 +166,7 @@ def test_an_execution_changes_a_launch_file(run, refuses, own, folder):
     assert printed.out == Path("better.sh").read_text()
     assert printed.err.splitlines()[2:] == out.splitlines()[2:-1]
     Path("empty.sh").write_text("")
-    refuses(call, [(("-o", own), "expected a file of its own")])
+    refuses(call, [(("-o", own), "expected a separate file")])
     other = "empty.sh: expected a launch file of Megatron-LM, found another file"
     refuses(call[:3], [(("--patch", "empty.sh"), other)])
 

@@ -113,7 +113,7 @@ def test_what_does_not_fit_is_one_message_and_no_file(run, tmp_path, execution):
     plan = execution(activation_recompute="none", optimizer_sharding=False)
     code, out, err = run("llm", MODEL, plan, SYSTEM, "stats.json", "-p", "peers.json")
     assert (code, out) == (1, "")
-    assert err.startswith("calculon: infeasible: tier-1 memory of a100_80g is too small: ")
+    assert err.startswith("calculon: infeasible: memory of a100_80g is too small: ")
     assert err.count("\n") == 1
     assert ". Hint: it fits with " in err
     assert [path.name for path in tmp_path.iterdir()] == ["execution.json"]
@@ -144,10 +144,10 @@ def test_outputs_are_checked_before_any_work(refuses, monkeypatch, tmp_path):
     rows = [
         ("stats.csv", "stats.csv: expected an output name that ends in .json"),
         ("stats.json -p peers.txt", "peers.txt: expected an output name"),
-        ("stats.json -p ./stats.json", "expected a file of its own"),
+        ("stats.json -p ./stats.json", "expected a separate file"),
     ]
     refuses(("llm", *ARGUMENTS), rows)
-    words = "expected a file of its own, found an input"
+    words = "expected a separate file, found an input"
     refuses(("llm", "input.json", EXECUTION, SYSTEM), [("input.json", words)])
     assert [path.name for path in tmp_path.iterdir()] == ["input.json"]
 

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from calculon.documents.page_title import lettered_notes
+from calculon.explore.allowed_inputs import AllowedInputs
 from calculon.explore.answers import Answers
 from calculon.explore.controls import controls
-from calculon.explore.offer import Offer
 from calculon.explore.page_state import State
 from tests.draws import FACTOR
 
@@ -87,7 +87,7 @@ def test_a_report_and_the_file_of_a_result_have_the_notes(run, tmp_path):
 
 
 def test_the_page_in_a_browser_has_the_notes():
-    answers = Answers(Offer())
+    answers = Answers(AllowedInputs())
     for system, notes in NOTES.items() if FACTOR > 1 else [(GRACE, NOTES[GRACE]), (H100, ())]:
         shown = str(controls(State(model="gpt2-124M", system=system, procs=2), answers))
         found = {note for note in {*NOTES[GRACE], *NOTES[B300]} if note in shown}

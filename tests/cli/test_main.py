@@ -183,7 +183,7 @@ def test_a_closed_pipe_ends_quietly(tmp_path):
 def test_a_log_is_emptied_first_but_is_no_input_and_no_output(run, refuses, tmp_path):
     log = tmp_path / "log.json"
     log.write_text("{}")
-    own = "./log.json: expected a log file of its own"
+    own = "./log.json: expected a separate log file"
     rows = [
         (("log.json", *ARGUMENTS[1:], "-"), own),
         ((*ARGUMENTS, "log.json"), own),

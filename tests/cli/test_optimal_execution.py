@@ -12,7 +12,7 @@ from calculon.advise.in_words import plan_in_words
 from calculon.advise.planning import plan
 from calculon.cli.commands.optimal_execution import _SHOWN, _more
 from calculon.declarations.statistics import BOUNDS, RISK
-from calculon.documents.how_sure import none_within
+from calculon.documents.confidence import none_within
 from calculon.render.digits import Digits
 from calculon.search import task
 from calculon.search.driver import SearchResult, search
@@ -208,11 +208,11 @@ def test_says_what_would_do_on_the_most_processors_where_nothing_fits(run, tmp_p
     options = ("best.json", "--preset", "torchtitan", "-q")
     result = run("loe", "llama3-8B", "2,4", 64, "bfloat16", small, *options)
     assert (result.code, Path("best.json").exists()) == (1, False)
-    assert "tier-1 memory is too small" in result.out
+    assert "memory is too small" in result.out
     _, said = result.out.split("On 4 processors:\n")
     assert said.startswith("Nearest miss: TP 4, microbatch 1")
     words = " ".join(said.split())
-    for text in ("GiB of tier-1 memory per processor:", "processors with 48 GB of memory:"):
+    for text in ("GiB of memory per processor:", "processors with 48 GB of memory:"):
         assert text in words
     assert "8 processors instead of 4: " in words
     assert "Nothing fits" not in words  # which the table of reasons says

@@ -12,7 +12,7 @@ import pytest
 from calculon.cli import plot_answers
 from calculon.cli.commands.plot import KINDS
 from calculon.cli.main import main
-from calculon.cli.plot_curves import asked_series
+from calculon.cli.plot_curves import requested_series
 from calculon.search.driver import search
 from tests.cli.conftest import ARGUMENTS
 from tests.documents.charts.reading import plot_arguments
@@ -128,13 +128,13 @@ def curves(rows):
     """Return the curves of a file with some rows."""
     Path("study.json").write_text(json.dumps(rows))
     asked = {"source": ["study.json"], "where": None, "edition": None, "changes": []}
-    return asked_series(SimpleNamespace(**asked))
+    return requested_series(SimpleNamespace(**asked))
 
 
 def test_curves_of_a_space_are_the_best_of_each_count():
     fixed = [f"--fix={one}" for one in NARROW[1::2]]
     space = ("megatron-22B", "1,8", "8", "float16", "a100_80g", "--edition", "corrected")
-    (one,) = asked_series(plot_arguments("scaling", *space, *fixed))
+    (one,) = requested_series(plot_arguments("scaling", *space, *fixed))
     fix = dict.fromkeys(("weight_offload", "optimizer_offload"), False)
     fix |= {"microbatch_size": 1, "activation_recompute": "full"}
     best = search("megatron-22B", "a100_80g", 8, 8, top=1, edition="corrected", fix=fix)

@@ -47,11 +47,11 @@ def test_shares_and_times_in_other_words(refuses):
     refuses((*SMALL, *LENGTHS), rows)
 
 
-WAITS = "more: stage-to-stage transfers, waiting for the slowest rank."
+WAITS = "for stage-to-stage transfers and the slowest rank."
 ALONE = "prefill alone, in one pass"
 LENGTHS_TEXT = " ".join(LENGTHS)
 SINGLE = "All 2 replicas share a queue"
-EVEN_ONE = "1 sequence in each replica: even one misses the"
+EVEN_ONE = "1 sequence per replica: even one misses the"
 
 
 @for_each(

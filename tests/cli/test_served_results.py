@@ -48,7 +48,7 @@ def test_files_stand_side_by_side(output_of, files):
     assert lines[:2] == ["A  a", "B  fp8"]
     asked = lines[lines.index("Inputs that differ") + 2 :]
     assert asked[0].split() == ["weights_dtype", "bfloat16", "float8"]
-    assert "B misses rate: 900 of" in out
+    assert "B misses rate: 900 requests" in out
 
 
 def test_every_difference_is_that_of_the_figures(run, files):
@@ -184,11 +184,11 @@ def test_a_damaged_member_is_refused(run, refuses):
 def test_a_page_has_each_deployment_with_its_picture(run, files):
     code, out, err = run("report", *files, "-o", "served.html")
     assert (code, out) == (1, "Output: served.html\n")
-    assert "b: it misses rate: 900 of" in err
+    assert "b: it misses rate: 900 requests" in err
     page = Path("served.html").read_text()
     assert page.count("<svg ") == 2
     words = " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
-    for told in ("What limits", "Inputs that differ", "Assumptions", "a.json", "without end"):
+    for told in ("What limits", "Inputs that differ", "Assumptions", "a.json", "unbounded"):
         assert told in words
     changed = json.loads(Path("a.json").read_text())
     changed["figures"]["tpot"] *= 2

@@ -9,8 +9,8 @@ from tests.cases import for_each
 from tests.fuzzing import forget_peak, peak
 from tests.hostile import BRIDGE, FILES, HEAD, TITAN, TRAIN, lines
 
-MOST_SECONDS = 2  # of processor time
-MOST_MEMORY = 200 << 20  # more than an empty run, which takes less than 100 MiB
+MAX_SECONDS = 2  # of processor time
+MAX_MEMORY = 200 << 20  # more than an empty run, which takes less than 100 MiB
 
 SLOW = ("flags", "statements", "loop", "settings in TOML", "variables", "quoted text")
 SLOW += ("many words", "here documents", "open values", "empty dictionaries")
@@ -31,8 +31,8 @@ def test_files_of_strangers_are_read_soon_or_refused(name, run, tmp_path):
     assert (code, err.count("\n")) == ((2, 1) if error else (0, 0)), (code, err[:2000])
     assert re.search(error, err), err[:2000]
     assert len(out) < 50_000
-    assert seconds < MOST_SECONDS
-    assert grown < MOST_MEMORY
+    assert seconds < MAX_SECONDS
+    assert grown < MAX_MEMORY
 
 
 ESCAPES = [

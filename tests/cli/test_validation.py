@@ -238,7 +238,7 @@ def test_runs_are_written(run, tmp_path):
 
 
 def test_whole_runs_say_where_they_are_compared_and_how_they_are_judged(run):
-    told = "exist in edition corrected alone; here n is 0"
+    told = "exist only in edition corrected; here n is 0"
     published = ("--edition", "sc23")
     assert f"Whole runs {told}" in run("lv", "--study", "campaign/bloom", *published).out
     assert f"Served models {told}" in run("lv", "--study", "serving/nim", *published).out

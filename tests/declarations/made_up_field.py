@@ -12,7 +12,7 @@ from calculon.advise.in_words import plan_in_words
 from calculon.cli.main import main
 from calculon.declarations.execution import Execution
 from calculon.declarations.scope_choices import LayoutChoice
-from calculon.explore.choice_words import label
+from calculon.explore.labels import label
 
 MODEL, SYSTEM, RUN = "llama3-8B", "h100", "llama3-8B_h100x64"
 PLAN = calculon.inputs.execution(RUN).to_dict()

@@ -34,9 +34,9 @@ def test_a_whole_number_is_one_that_any_field_takes():
     ],
 )
 def test_what_is_read_is_bounded(tmp_path, monkeypatch, text, message):
-    monkeypatch.setattr(csv_rows, "MOST_BYTES", 25)
-    monkeypatch.setattr(csv_rows, "MOST_ROWS", 2)
-    monkeypatch.setattr(csv_rows, "MOST_COLUMNS", 3)
+    monkeypatch.setattr(csv_rows, "MAX_BYTES", 25)
+    monkeypatch.setattr(csv_rows, "MAX_ROWS", 2)
+    monkeypatch.setattr(csv_rows, "MAX_COLUMNS", 3)
     (tmp_path / "x.csv").write_text(text)
     found = refusal(read_csv, str(tmp_path / "x.csv"), ["a"])
     assert bool(found) == bool(message)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import calculon
 from calculon import inputs
-from calculon.base.errors import MOST_PROBLEMS
+from calculon.base.errors import MAX_PROBLEMS
 from calculon.declarations.decode import SpecWarning
 from tests.draws import draws
 from tests.fuzzing import change_bytes, change_document
@@ -47,7 +47,7 @@ def _load(kind, source):
     if error is not None:
         assert error.problems
         assert all(problem.expected and problem.found for problem in error.problems)
-        assert str(error).count("\n") == min(len(error.problems), MOST_PROBLEMS + 1) - 1
+        assert str(error).count("\n") == min(len(error.problems), MAX_PROBLEMS + 1) - 1
     return loaded
 
 

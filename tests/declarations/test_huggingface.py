@@ -74,7 +74,7 @@ def test_the_source_names_the_model_if_the_configuration_does():
     assert source_of(hub.LLAMA2_7B) == (
         "Hugging Face config.json of meta-llama/Llama-2-7b-hf, model_type llama"
     )
-    assert source_of(hub.GEMMA3_4B).endswith("model_type gemma3, the text model alone")
+    assert source_of(hub.GEMMA3_4B).endswith("model_type gemma3, the text model only")
     assert source_of(hub.GPT2) == "Hugging Face config.json, model_type gpt2"
 
 
@@ -268,7 +268,7 @@ def test_llama_4_attends_in_chunks_but_for_blocks_without_rotary_positions():
 
 
 def test_a_vision_tower_is_left_out_and_what_is_read_is_said():
-    assert source_of(hub.LLAMA4_MAVERICK).endswith("model_type llama4, the text model alone")
+    assert source_of(hub.LLAMA4_MAVERICK).endswith("model_type llama4, the text model only")
     error = refused({"model_type": "kimi_vl", "text_config": hub.KIMI_K2, "vision_config": {}})
     assert error.field == "model_type"
     assert "text_config" in error.hint

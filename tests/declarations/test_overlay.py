@@ -149,9 +149,19 @@ def test_what_overrides_a_system_overrides_the_whole_of_an_overlay(write, tmp_pa
     )
 
 
+def test_the_base_may_be_an_alias(write):
+    write("mine.json", base="h100", mem1={"GiB": 94})
+    alias = inputs.system("mine.json").origin.digest
+    write("mine.json", base="h100_80g_sxm", mem1={"GiB": 94})
+    assert alias == inputs.system("mine.json").origin.digest
+
+
 def test_what_is_no_overlay_says_why(write, tmp_path):
     for members, message in [
         ({"base": "h100_80g_smx"}, "did you mean 'h100_80g_sxm'?"),
+        ({"base": "h1000"}, "did you mean 'h100_80g_sxm'?"),
+        ({"mem1": {"GiB": 94}}, 'a system of the catalog, such as "base": "h100", fills in'),
+        ({"base": "a100_80g", "networks.0.size": 4}, "Hint: write networks[0]"),
         ({"base": 3}, "mine.json: base: expected a system of the catalog, or a path relative to"),
         ({"base": "-"}, "base: expected a system"),
         ({"base": "."}, "base: expected a system"),

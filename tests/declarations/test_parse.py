@@ -5,9 +5,9 @@ import time
 import pytest
 
 from calculon.base.errors import SpecError
-from calculon.declarations.parse import MOST_VALUES, MOST_YAML, parse
+from calculon.declarations.parse import MAX_VALUES, MAX_YAML, parse
 
-MOST_NODES = 5000
+MAX_NODES = 5000
 """Values of a document in these tests: a tenth of the bound, which is read ten times as soon."""
 
 
@@ -32,22 +32,22 @@ def _tower(first: str, floor: str) -> str:
 
 @pytest.mark.parametrize(
     "text",
-    [_tower("[x]", "[{}]"), _tower("{x: 1}", "{{<<: [{}]}}"), "- 1\n" * (MOST_NODES + 1)],
+    [_tower("[x]", "[{}]"), _tower("{x: 1}", "{{<<: [{}]}}"), "- 1\n" * (MAX_NODES + 1)],
     ids=["aliases", "merge keys", "plain"],
 )
 def test_values_of_yaml_are_counted_with_those_of_aliases(text, monkeypatch):
-    monkeypatch.setattr("calculon.declarations.parse.MOST_NODES", MOST_NODES)
-    assert f"YAML of more than {MOST_NODES:,} values. Hint: write it as JSON" in _refused(text)
+    monkeypatch.setattr("calculon.declarations.parse.MAX_NODES", MAX_NODES)
+    assert f"YAML of more than {MAX_NODES:,} values. Hint: write it as JSON" in _refused(text)
 
 
 def test_yaml_is_shorter_than_json_may_be():
     assert "found YAML of more than 1 MiB. Hint: write it as JSON" in _refused(
-        "#" * MOST_YAML + "\na"
+        "#" * MAX_YAML + "\na"
     )
 
 
 def test_values_of_json_are_counted():
-    text = b"[" + b"[]," * (MOST_VALUES // 2) + b"1]"
+    text = b"[" + b"[]," * (MAX_VALUES // 2) + b"1]"
     with pytest.raises(SpecError, match="found JSON of more than 5,000,000 values"):
         parse(text, "my.json", ".json")
 

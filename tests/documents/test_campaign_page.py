@@ -83,7 +83,7 @@ def test_limits_inside_of_the_interval_say_so():
     missed = said(high - 2)
     assert "The slow end of the interval misses it by 2 d." in missed
     assert "not for the failure rate" in missed
-    assert "The fast end of the interval keeps it" in said((days + low) / 2)
+    assert "The fast end of the interval meets it" in said((days + low) / 2)
     assert "end of the interval" not in said(2 * high)
 
 

@@ -26,6 +26,9 @@ def test_the_catalog_is_that_of_the_command(run):
 
 def test_rows_are_chosen_by_name_family_and_condition():
     whole = calculon.catalog("systems")
+    every = calculon.catalog()
+    assert every["name"][every["kind"] == "systems"].tolist() == whole["name"].tolist()
+    assert set(every["kind"]) == {*TABLES}
     large = calculon.catalog("systems", where="memory >= 141")
     assert large["name"].tolist() == whole[whole["memory"] >= 141]["name"].tolist()
     hopper = calculon.catalog("systems", family="hopper")

@@ -13,11 +13,11 @@ from calculon.declarations.execution import Execution
 from calculon.declarations.fields import spec_fields
 from calculon.declarations.model import Model
 from calculon.declarations.statistics import ALL_PARTS_OF_TIME
+from calculon.documents.confidence import ABOVE, OUTSIDE, remarks
 from calculon.documents.context_section import context_lines
 from calculon.documents.estimate_result import result_of
 from calculon.documents.expert_section import expert_lines, rows_text
 from calculon.documents.figures_group import DROPPED
-from calculon.documents.how_sure import ABOVE, OUTSIDE, remarks
 from calculon.documents.model_details import details
 from calculon.documents.page import GROUP_COLORS, PARTS, estimate_page
 from calculon.documents.result import Result
@@ -115,7 +115,7 @@ def test_a_calibrated_system_has_an_interval_and_says_what_it_is_from():
     (line,) = (one for one in text.splitlines() if one.startswith("  interval"))
     assert "85 %: " in line
     assert line.endswith("from residuals of matrix.float16, mem1, networks[0], networks[1]")
-    assert "taken as exact" not in text
+    assert "assumed exact" not in text
     assert "interval  " not in other
 
 
@@ -243,8 +243,8 @@ def test_memory_of_the_ends_is_part_of_what_the_tiers_need(recompute, offloaded,
         (
             "offloading",
             (
-                "Memory, tier 2: 63.16 GiB of 512 GiB",
-                "would hide all offloading; tier 2 has 32 GB/s",
+                "Host memory: 63.16 GiB of 512 GiB",
+                "would hide all offloading; host memory has 32 GB/s",
                 "offloading of weights, activations and optimizer",
             ),
             (),

@@ -6,11 +6,11 @@ import pytest
 
 import calculon
 from calculon.advise.planning import plan
+from calculon.documents.confidence import chance, order_in_words
 from calculon.documents.estimate_result import result_of
 from calculon.documents.expert_section import experts_section
-from calculon.documents.how_sure import chance, order_in_words
 from calculon.documents.plan_page import _percent, changed_words, plan_page
-from calculon.estimate.comparison_confidence import MOST_TIED
+from calculon.estimate.comparison_confidence import MAX_TIED
 from tests.documents.drawing import drawn, flat
 from tests.draws import some
 from tests.helpers import document
@@ -160,8 +160,8 @@ def test_the_simplest_of_equally_fast_plans_says_what_it_costs():
     simplest, best = found.to_dict()["tie"]["simplest"], found.to_dict()["plans"]["0"]
     assert simplest["execution"] != best["execution"]
     longer = simplest["stats"]["total_time"] / best["stats"]["total_time"] - 1
-    assert 0 < longer <= MOST_TIED
-    words = f"the simplest ({100 * longer:.0f} % slower as predicted): "
+    assert 0 < longer <= MAX_TIED
+    words = f"the simplest (predicted {100 * longer:.0f} % slower): "
     assert words in flat(drawn(plan_page(found)))
 
 

@@ -126,7 +126,7 @@ def test_a_search_has_its_executions_and_those_that_nothing_beats():
 def test_a_frontier_is_drawn_by_its_own_objectives():
     front = results.found().pareto("total_time", "proc_mem_tier1_cap_req:min")
     (panel,) = chart(front, "pareto", x="", y="").panels
-    assert (panel.x.label, panel.y.label) == ("Tier-1 memory per processor", "Iteration time")
+    assert (panel.x.label, panel.y.label) == ("Memory per processor", "Iteration time")
     (line,) = marks(panel, Line)  # without others
     assert len(line.x) == len(front)
 

@@ -8,7 +8,7 @@ import pytest
 import calculon
 from calculon.advise.replanned import CapacitySweep, Replanned, Step
 from calculon.base.units import GIB
-from calculon.documents.how_sure import risk_words
+from calculon.documents.confidence import risk_words
 from calculon.documents.sensitivity_page import SHOWN, sensitivity_page
 from calculon.inputs import Changed
 from calculon.render.bars import TwoSided
@@ -118,7 +118,7 @@ def test_a_tornado_goes_from_now_to_both_ends():
     shown, chart = kinds_shown(document()), tornado(document())
     assert_in_sight(chart)
     now = document()["value"]
-    assert [panel.title for panel in chart.panels] == ["Hardware", "How well it is used"]
+    assert [panel.title for panel in chart.panels] == ["Hardware", "Efficiencies"]
     for kind, panel in zip(shown, chart.panels, strict=True):
         for end, bars in zip(("low", "high"), marks(panel, Bars), strict=True):
             rows = [row for row in kind.rows if row[end] is not None]
@@ -178,7 +178,7 @@ def test_a_tornado_of_a_run_has_a_panel_of_it():
     assert [panel.title for panel in chart.panels] == [
         "The run",
         "Hardware",
-        "How well it is used",
+        "Efficiencies",
     ]
     assert chart.subtitle.endswith(f": {whole().value / 1e3:.3g} k USD")
 

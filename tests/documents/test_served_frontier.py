@@ -81,4 +81,4 @@ def test_a_machine_without_a_frontier_says_why():
     limit = one["tpot"] * 1.05
     machines = ["h100", "b200", Changed("b200", {"mem1.GBps": 1000})]
     curves = frontier_of("llama3-70B", 1, machines, free | {"tpot_limit": limit}, {}, fix)["curves"]
-    assert [one["none"] for one in curves] == ["none fits in memory", None, "none keeps the limits"]
+    assert [one["none"] for one in curves] == ["none fits in memory", None, "none meets the limits"]

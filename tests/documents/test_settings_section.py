@@ -32,10 +32,10 @@ def test_a_row_for_each_change_and_a_sentence_for_each_refusal():
 
 @pytest.mark.parametrize("margin", [0.03, 0.06, 0.1])
 def test_the_margin_of_a_reduction_is_a_share_of_the_longer_time(margin):
-    least = 1 / (1 + margin) - 1  # what a plan saves that is just not distinguishable
+    least = 1 / (1 + margin) - 1  # what a plan saves that is just too close to call
     assert (
         gained(least, margin)
-        == f"{100 * least:.1f} %, not distinguishable (tie margin {-100 * least:.1f} %)"
+        == f"{100 * least:.1f} %, too close to call (tie margin {-100 * least:.1f} %)"
     )
-    assert "not distinguishable" not in gained(least - 0.01, margin)
-    assert "not distinguishable" in gained(least + 0.01, margin)
+    assert "too close to call" not in gained(least - 0.01, margin)
+    assert "too close to call" in gained(least + 0.01, margin)

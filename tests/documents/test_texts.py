@@ -70,7 +70,7 @@ def _sensitivity(unit):
          [{"seconds": s, "bytes": g * GIB} for s, g in ((0.009, 9e-6), (-0.011, 0), (0, 2e-5))], [True, False, False]),
         (lambda v: fleet_page.amount(v, "d"), [999.0, 1000.0, 0.0, 0.01], ["999.0 d", "1.00 k d", "0.0 d", "<0.1 d"]),
         (serving.rate, [99.94, 99.96, 1234.0], ["99.9", "100", "1,230"]),
-        (serving.duration_of, [math.inf, 8.0], ["without end", "8.0 s"]),
+        (serving.duration_of, [math.inf, 8.0], ["unbounded", "8.0 s"]),
         (lambda load: expert_section._headroom(load, {"expert_par": 8})[:15], [None, 8, 1.09, 1.11],
          ["", "memory suffices", "tight: memory s", "memory suffices"]),
     ],

@@ -4,7 +4,7 @@ import pytest
 
 from calculon.base.errors import REASONS
 from calculon.base.units import GIB
-from calculon.documents.how_sure import ties_in_words
+from calculon.documents.confidence import ties_in_words
 from calculon.documents.winners import (
     reasons_table,
     winners_table,
@@ -45,9 +45,9 @@ def test_every_number_is_there_whole():
 
 def test_what_is_not_told_apart_from_the_fastest():
     several = ties_in_words(2, 4, "TP 8, DP 8 (# 1)")
-    assert several.startswith("~ 2 of 4, with the fastest, are not distinguishable")
+    assert several.startswith("~ 2 of 4, including the fastest, are too close to call")
     assert several.endswith("the simplest: TP 8, DP 8 (# 1)")
-    assert ties_in_words(1, 4, "").startswith("The fastest is distinguishable from all others")
+    assert ties_in_words(1, 4, "").startswith("The fastest is clearly faster than all others")
 
 
 def test_the_nearest_miss_is_in_one_unit():

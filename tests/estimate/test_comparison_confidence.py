@@ -13,7 +13,7 @@ from calculon import inputs
 from calculon.declarations.statistics import ALL_PARTS_OF_TIME, LEVEL
 from calculon.estimate import comparison_confidence
 from calculon.estimate.comparison_confidence import (
-    MOST_TIED,
+    MAX_TIED,
     REPEATS,
     REST,
     calibrated_margins,
@@ -210,8 +210,8 @@ def test_without_pairs_nothing_is_told_apart(monkeypatch):
     assert margins_of_shares(both).tolist() == [0, 0]
     both[:2, 1] = (0.4, 0.6)
     assert margins_of_shares(both).tolist() == [0, math.inf]
-    assert not ordered(math.log1p(0.99 * MOST_TIED), math.inf).distinguishable
-    assert ordered(math.log1p(1.01 * MOST_TIED), math.inf).distinguishable  # a tie is never larger
+    assert not ordered(math.log1p(0.99 * MAX_TIED), math.inf).distinguishable
+    assert ordered(math.log1p(1.01 * MAX_TIED), math.inf).distinguishable  # a tie is never larger
     assert ordered(0.7, math.inf).probability == 0.5
 
 

@@ -140,4 +140,4 @@ def test_it_is_written_beside_the_statistics_and_not_among_them():
 def test_a_page_says_its_level_and_what_it_leaves_out():
     told = interval_texts(result_of(estimate(EXAMPLE, half=MATRIX)).residuals)
     assert told["interval"].startswith("80 %: ")
-    assert told["taken as exact"].startswith("mem1, networks[0]")
+    assert told["assumed exact"].startswith("mem1, networks[0]")

@@ -11,7 +11,7 @@ import calculon
 from calculon.base.units import GIB
 from calculon.declarations.named_values import SPLIT_WEIGHTS
 from calculon.declarations.statistics import LEVEL
-from calculon.documents.how_sure import TIGHT, memory_text, remarks
+from calculon.documents.confidence import TIGHT, memory_text, remarks
 from calculon.estimate.memory_error import MemoryErrors, measured_memory, memory_errors
 from calculon.estimate.run_table import MEMORY_GAINS, Runs, runs
 from tests.draws import draws

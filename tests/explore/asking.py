@@ -10,28 +10,28 @@ from urllib.parse import parse_qsl, urlsplit
 
 import httpx
 
+from calculon.explore.allowed_inputs import AllowedInputs
 from calculon.explore.answers import Answers
-from calculon.explore.offer import Offer
 from calculon.explore.page_state import State, read_state
-from calculon.explore.part import Part
+from calculon.explore.request_tracking import Cancelled, count_searched
+from calculon.explore.view_part import ViewPart
 from calculon.explore.views import KINDS
-from calculon.explore.visits import Cancelled, seen
 from tests.store import cache, cache_by_repr
 
 
 @cache
 def answers() -> Answers:
     """Return answers that tests share: none computes again what another has asked for."""
-    return Answers(Offer())
+    return Answers(AllowedInputs())
 
 
 @cache_by_repr
-def made(name: str, state: State) -> Part | None:
+def made(name: str, state: State) -> ViewPart | None:
     """Return a part of a view; each is made once."""
     return KINDS[name].make(state, answers())
 
 
-def words(part: Part) -> str:
+def words(part: ViewPart) -> str:
     """Return what a part says, without tags and with single blanks."""
     text = re.sub(r"<[^>]*>", " ", f"{part.html} {part.more}")
     return " ".join(unescape(text).split())
@@ -40,7 +40,7 @@ def words(part: Part) -> str:
 def at(address: str) -> State:
     """Return the state of an address of the page."""
     first = State(model="gpt3-13B", system="a100_80g_sxm", procs=64)
-    return read_state(parse_qsl(urlsplit(address).query), answers().offer, first)
+    return read_state(parse_qsl(urlsplit(address).query), answers().allowed, first)
 
 
 def asked(app, address: str, host: str = "localhost", accept: str = "*/*") -> httpx.Response:
@@ -67,7 +67,7 @@ class SlowSearch:
         self.begun.set()
         try:
             while not self.let.wait(0.001):
-                seen(1)
+                count_searched(1)
         except Cancelled:
             self.ended.set()
             raise

@@ -42,7 +42,7 @@ PIPELINE = {
 }
 """States of the views, as addresses have them."""
 
-NUMBER = "#knob-1-value"
+NUMBER = "#slider-1-value"
 
 SCRIPT = "text/javascript"
 

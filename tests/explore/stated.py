@@ -34,7 +34,7 @@ CANNOT = {
 def state_of(address, view="plan"):
     pairs = [tuple(one.split("=", 1)) for one in address.split("&")]
     first = State(model="llama3-8B", system="h100_80g_sxm", procs=8)
-    return read_state([*pairs, ("view", view)], answers().offer, first)
+    return read_state([*pairs, ("view", view)], answers().allowed, first)
 
 
 @cache_by_repr

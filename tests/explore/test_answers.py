@@ -3,7 +3,7 @@
 import warnings
 
 from calculon.declarations.decode import SpecWarning
-from calculon.explore.answers import listen, telling
+from calculon.explore.answers import collect_warnings, route_warnings
 
 
 def test_warnings_of_specs_belong_to_the_answer_that_is_being_computed():
@@ -11,8 +11,8 @@ def test_warnings_of_specs_belong_to_the_answer_that_is_being_computed():
         warnings.simplefilter("always")
         elsewhere = []
         warnings.showwarning = lambda message, *_, **__: elsewhere.append(str(message))
-        listen()
-        with telling() as told:
+        route_warnings()
+        with collect_warnings() as told:
             warnings.warn("a field", SpecWarning, stacklevel=1)
             warnings.warn("another matter", UserWarning, stacklevel=1)
         warnings.warn("a file", SpecWarning, stacklevel=1)
@@ -22,8 +22,8 @@ def test_warnings_of_specs_belong_to_the_answer_that_is_being_computed():
 
 def test_listening_twice_is_listening_once():
     with warnings.catch_warnings():
-        listen()
+        route_warnings()
         first, filters = warnings.showwarning, list(warnings.filters)
-        listen()
+        route_warnings()
         assert warnings.showwarning is first
         assert list(warnings.filters) == filters

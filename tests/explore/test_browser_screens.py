@@ -155,7 +155,7 @@ def test_a_drag_shows_numbers_on_its_way_and_is_one_entry_of_the_history(
 ) -> None:
     page = visitor.open({**MACHINE, **plan}, charts=False)
     address, before = page.url, page.inner_text("#reading")
-    box = page.locator("#knob-3-range").bounding_box()
+    box = page.locator("#slider-3-range").bounding_box()
     middle = box["y"] + box["height"] / 2
     page.mouse.move(box["x"] + 0.4 * box["width"], middle)
     page.mouse.down()
@@ -166,10 +166,10 @@ def test_a_drag_shows_numbers_on_its_way_and_is_one_entry_of_the_history(
     page.mouse.up()
     settled(page)
     stops = page.evaluate(
-        "JSON.parse(document.querySelector('#knob-3-range').dataset.stops).map(Number)"
+        "JSON.parse(document.querySelector('#slider-3-range').dataset.stops).map(Number)"
     )
-    shown = float(page.input_value("#knob-3-value"))
-    assert shown == stops[int(page.input_value("#knob-3-range"))]
+    shown = float(page.input_value("#slider-3-value"))
+    assert shown == stops[int(page.input_value("#slider-3-range"))]
     assert f"system.matrix.bfloat16.tflops={shown:g}" in page.url
     page.go_back()
     settled(page)

@@ -25,7 +25,7 @@ from tests.explore.browsing import (
     wider_than_screen,
 )
 
-RANGE = "#knob-1-range"
+RANGE = "#slider-1-range"
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -70,7 +70,7 @@ def test_a_step_of_a_degree_takes_along_what_has_to_follow(visitor: Visitor) -> 
     settled(page)
     assert page.input_value("#c-pipeline_par") == "8"
     assert page.input_value("#c-pipeline_interleaving") == "1"
-    assert "Chunks per stage 3 → 1" in page.inner_text("#told")
+    assert "Chunks per stage 3 → 1" in page.inner_text("#note")
     assert "pipeline_interleaving=1" in page.url
 
 

@@ -21,7 +21,7 @@ VIEWS = {
 @pytest.mark.parametrize("address", VIEWS.values(), ids=VIEWS)
 def test_every_bar_leads_to_a_state_and_a_part_that_there_are(address):
     state, seen = at(f"/?{address}"), 0
-    answers().found(state)
+    answers().best_plans(state)
     for kind in PARTS[state.view]:
         part = made(kind.name, state)
         for panel in () if part is None or part.chart is None else part.chart.panels:

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from calculon import explore
-from calculon.explore.offer import Offer
+from calculon.explore.allowed_inputs import AllowedInputs
 from calculon.explore.page_state import ASKED, MACHINE, State, read_state
 from calculon.explore.web.page_server import app
 from tests.draws import FACTOR, SEED, draws
@@ -58,7 +58,7 @@ def test_every_answer_is_in_order(capfd):
 
 
 def test_a_state_that_is_understood_is_the_same_when_its_own_address_is_read():
-    offer, addresses = Offer(), Addresses(SEED + 1)
+    offer, addresses = AllowedInputs(), Addresses(SEED + 1)
     read = 0
     while read < DRAWN:
         try:

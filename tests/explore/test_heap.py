@@ -10,8 +10,8 @@ from threading import Thread
 import numpy as np
 import pytest
 
-from calculon.explore import memo
-from calculon.explore.memo import WORKED, Memo, share_heaps, trim_memory
+from calculon.explore import result_cache
+from calculon.explore.result_cache import WORKED, ResultCache, share_heaps, trim_memory
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +28,7 @@ class Cycle:
 
 
 def test_what_refers_to_itself_is_freed_after_some_seconds_of_computing():
-    memo = Memo()
+    memo = ResultCache()
     gc.disable()
     try:
         gone = weakref.ref(Cycle())
@@ -73,6 +73,6 @@ def test_other_c_libraries_do_without(monkeypatch):
         raise TypeError("no library")
 
     for loaded in (lambda _: object(), none):
-        monkeypatch.setattr(memo.ctypes, "CDLL", loaded)
+        monkeypatch.setattr(result_cache.ctypes, "CDLL", loaded)
         share_heaps()
         trim_memory()

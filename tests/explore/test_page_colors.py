@@ -7,7 +7,7 @@ import pytest
 
 from calculon.declarations.statistics import KINDS_OF_MEMORY
 from calculon.documents.charts.breakdown import LOOKS
-from calculon.explore.part import ASSETS
+from calculon.explore.view_part import ASSETS
 from calculon.render.chart import color_code
 
 STYLE = files(ASSETS).joinpath("explore.css").read_text("utf-8")

@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from calculon.explore.page_state import EXACT, LONGEST, MOST_PROCESSORS, State, read_good
+from calculon.explore.page_state import EXACT, LONGEST, MAX_PROCESSORS, State, read_good
 
 FIRST = State(model="gpt3-13B", system="a100_80g_sxm", procs=64)
 OFFER = SimpleNamespace(presets=("megatron-lm",))
@@ -13,7 +13,7 @@ def test_values_have_limits():
         ("where", "x" * LONGEST, "x" * (LONGEST + 1)),
         ("open", "x" * 2 * LONGEST, "x" * (2 * LONGEST + 1)),
         ("procs", "1", "0"),
-        ("procs", str(MOST_PROCESSORS), str(MOST_PROCESSORS + 1)),
+        ("procs", str(MAX_PROCESSORS), str(MAX_PROCESSORS + 1)),
         ("procs", "16,384 k", "16385k"),
         ("dtype", "fp8", "fp9"),
         ("preset", "megatron-lm", "megatron"),

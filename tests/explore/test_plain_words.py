@@ -10,8 +10,8 @@ import pytest
 from calculon.declarations import catalog
 from calculon.explore.controls import controls
 from calculon.explore.page_state import State
-from calculon.explore.part import html
 from calculon.explore.plain_words import known_names
+from calculon.explore.view_part import html
 from calculon.explore.views import PARTS
 from calculon.explore.web.page_server import app
 from tests.explore.asking import answers, asked, at, made

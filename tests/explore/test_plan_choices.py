@@ -8,7 +8,7 @@ import pytest
 import calculon
 from calculon.base.errors import Infeasible
 from calculon.declarations.statistics import FITS, RISK
-from calculon.explore.controls import controls, settled
+from calculon.explore.controls import adjusted_state, controls
 from calculon.explore.page_state import State
 from calculon.explore.plan.plan_changes import _best_of
 from calculon.explore.plan_choices import CHUNKS, MICROBATCH, SIZES
@@ -86,7 +86,7 @@ def test_a_change_of_a_control_leads_to_the_plan_that_was_told(state):
     stated = answers().stated(state)
     for one in some(answers().single_changes(state), 6):
         ((name, value),) = one.changes.items()
-        then = settled(replace(state, plan={**stated, name: value}), answers(), name)
+        then = adjusted_state(replace(state, plan={**stated, name: value}), answers(), name)
         shown = answers().plan(then)
         assert shown.fields == one.fields, one.changes
         if one.reason:
@@ -94,16 +94,16 @@ def test_a_change_of_a_control_leads_to_the_plan_that_was_told(state):
             assert "memory" in shown.problem
         else:
             assert isclose(shown.estimate.stats["total_time"], one.time, rel_tol=1e-12)
-        assert bool(then.told) == bool(one.follows)
+        assert bool(then.note) == bool(one.follows)
 
 
 def test_chunks_that_do_not_divide_follow_and_that_is_said():
     asked = replace(DENSE, plan={**PLAIN, "pipeline_par": 8})  # 32 blocks on 8 stages: 4 in each
-    then = settled(asked, answers(), "pipeline_par")
+    then = adjusted_state(asked, answers(), "pipeline_par")
     assert then.plan[CHUNKS] == 4
-    assert then.told == "Chunks per stage 8 → 4 follows"
-    assert "told" not in then.query
-    assert str(controls(then, answers())).count(then.told) == 1
+    assert then.note == "Chunks per stage 8 → 4 follows"
+    assert "note" not in then.query
+    assert str(controls(then, answers())).count(then.note) == 1
 
 
 def test_a_microbatch_that_replicas_leave_no_sequences_for_follows():
@@ -111,9 +111,9 @@ def test_a_microbatch_that_replicas_leave_no_sequences_for_follows():
     plan = {**PLAIN, "pipeline_par": 1, "pipeline_interleaving": 1, MICROBATCH: 2}
     state = replace(DENSE, batch="64", plan=plan)
     assert answers().plan(state).legal
-    then = settled(replace(state, plan={**plan, "tensor_par": 1}), answers(), "tensor_par")
+    then = adjusted_state(replace(state, plan={**plan, "tensor_par": 1}), answers(), "tensor_par")
     assert then.plan[MICROBATCH] == 1
-    assert then.told == "Microbatch 2 → 1 follows"
+    assert then.note == "Microbatch 2 → 1 follows"
     sizes = {one.field: one.values for one in answers().choices(state).sizes}
     assert sizes[MICROBATCH] == (1, 2)
     assert 1 in sizes["tensor_par"]
@@ -121,7 +121,7 @@ def test_a_microbatch_that_replicas_leave_no_sequences_for_follows():
 
 def test_the_fastest_of_what_may_follow_is_taken():
     asked = replace(DENSE, plan={**PLAIN, "pipeline_par": 8})
-    then = answers().plan(settled(asked, answers(), "pipeline_par")).estimate
+    then = answers().plan(adjusted_state(asked, answers(), "pipeline_par")).estimate
     for chunks in (1, 2, 4):
         other = answers().plan(replace(asked, plan={**asked.plan, CHUNKS: chunks})).estimate
         assert other.stats["total_time"] >= then.stats["total_time"] * (1 - 1e-12)
@@ -129,7 +129,7 @@ def test_the_fastest_of_what_may_follow_is_taken():
 
 def test_the_first_change_of_the_best_plan_keeps_the_rest_of_it():
     best = answers().plan(DENSE).fields
-    then = settled(
+    then = adjusted_state(
         replace(DENSE, plan={"p2p_overlap": False, "zero_stage": "2"}), answers(), "zero_stage"
     )
     shown = answers().plan(then)
@@ -141,29 +141,35 @@ def test_what_follows_from_the_framework_stays_unstated():
     """Sequence parallelism needs ranks to split sequences over: without these it goes, and comes back with them."""
     state = replace(DENSE, plan={**PLAIN, "tensor_par": 4})
     assert answers().plan(state).fields["tensor_par_comm_type"] == "rs_ag"
-    alone = settled(replace(state, plan={**state.plan, "tensor_par": 1}), answers(), "tensor_par")
+    alone = adjusted_state(
+        replace(state, plan={**state.plan, "tensor_par": 1}), answers(), "tensor_par"
+    )
     assert answers().plan(alone).fields["tensor_par_comm_type"] == "ar"
-    again = settled(replace(alone, plan={**alone.plan, "tensor_par": 4}), answers(), "tensor_par")
+    again = adjusted_state(
+        replace(alone, plan={**alone.plan, "tensor_par": 4}), answers(), "tensor_par"
+    )
     assert answers().plan(again).fields == answers().plan(state).fields
 
 
 def test_a_field_that_means_nothing_any_more_goes():
     state = STATES["long"]
-    then = settled(replace(state, plan={**state.plan, "context_par": 1}), answers(), "context_par")
+    then = adjusted_state(
+        replace(state, plan={**state.plan, "context_par": 1}), answers(), "context_par"
+    )
     assert "cp_comm" not in then.plan
     assert answers().plan(then).legal
 
 
 def test_what_cannot_be_mended_stays_and_is_told():
     asked = replace(DENSE, plan={**PLAIN, "tensor_par": 3})
-    then = settled(asked, answers(), "tensor_par")
+    then = adjusted_state(asked, answers(), "tensor_par")
     assert then.plan["tensor_par"] == 3
     assert "tensor_par" in answers().plan(then).problem
 
 
 def test_a_value_that_cannot_be_read_changes_nothing_else():
     asked = replace(DENSE, plan={**PLAIN, "data_par": "x"})
-    assert settled(asked, answers(), "data_par") == asked
+    assert adjusted_state(asked, answers(), "data_par") == asked
 
 
 def test_degrees_that_do_not_divide_the_processors_are_offered_what_does():
@@ -186,7 +192,7 @@ def test_degrees_that_do_not_divide_the_processors_are_offered_what_does():
 
 
 def test_other_processors_keep_a_plan_of_ones_own():
-    then = settled(replace(DENSE, procs=128, plan=PLAIN), answers(), "procs")
+    then = adjusted_state(replace(DENSE, procs=128, plan=PLAIN), answers(), "procs")
     assert then.plan == PLAIN
     assert answers().plan(then).fields["data_par"] == 16
 

@@ -49,6 +49,7 @@ def is_read_again(dialect: Dialect, model: calculon.Model, one: Execution) -> bo
 
 FSDP = {"grad_comm_dtype": "same"}
 ONE_STAGE = {"pipeline_par": 1}
+STORING = {"activation_recompute": "none", "recompute_modules": "none"}
 
 
 @pytest.mark.parametrize(
@@ -67,7 +68,7 @@ ONE_STAGE = {"pipeline_par": 1}
         ("torchtitan", "qwen3-30B-a3B", {"fix": {"expert_tensor_par": 0, "tensor_par": 1}}, 2),
         ("torchtitan", "mistral-7B", {"fix": {"optimizer_impl": "foreach"}}, 2),
         ("megatron-bridge", "mixtral-8x7B", {"fix": {"tp_async": True}}, 4),
-        ("nemo", "llama3-8B", {"fix": {"activation_recompute": "none", "tp_async": True}}, 2),
+        ("nemo", "llama3-8B", {"fix": STORING | {"tp_async": True}}, 2),
     ],
 )
 def test_plans_of_a_search_are_read_as_they_were_written(launcher, model, options, least):

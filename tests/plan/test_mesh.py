@@ -10,12 +10,12 @@ from calculon.plan.columns import Columns
 from calculon.plan.mesh import (
     DEGREES,
     NUMBERING,
+    fanouts_of,
+    mesh_fanouts,
+    mesh_size,
     networks_of,
     order_of,
-    places,
     processors,
-    rooms,
-    rooms_of,
     strides_of,
 )
 from calculon.plan.plan import Plan
@@ -101,7 +101,7 @@ def test_groups_that_span_pods_are_on_the_network_between_them():
     assert [inside[name].tolist() for name in ("tp", "dp", "pp")] == [[0], [1], [2]]
     assert [across[name].tolist() for name in ("tp", "dp", "pp")] == [[0], [2], [1]]
     for order in MESH_ORDERS[1:]:
-        assert rooms_of(columns, order, system) == (8, 384, 8)
+        assert fanouts_of(columns, order, system) == (8, 384, 8)
 
 
 def _columns(tensor, stages, replicas, shards=0, order=1):
@@ -137,24 +137,24 @@ def test_as_many_processors_of_a_domain_are_used_as_sit_evenly(
     """Of the degrees that fit inside all, and of the next one a divisor; everything where it has the room."""
     system = _domain(size)
     columns = _columns(tensor, stages, replicas)
-    found = [int(np.asarray(room).item()) for room in rooms_of(columns, "tp-dp-pp", system)]
+    found = [int(np.asarray(room).item()) for room in fanouts_of(columns, "tp-dp-pp", system)]
     assert found == [used, 65536 // size]
-    assert [int(room.item()) for room in rooms(columns, system)] == found
+    assert [int(room.item()) for room in mesh_fanouts(columns, system)] == found
 
 
 def test_shards_of_hybrid_sharding_sit_evenly_too():
     """Of 12 replicas 6 fit into a domain of 7, but shards of 4 have equal parts in 4, 2 or 1."""
-    assert rooms_of(_columns(1, 1, 12), "tp-dp-pp", _domain(7))[0].item() == 6
-    assert rooms_of(_columns(1, 1, 12, shards=4), "tp-dp-pp", _domain(7))[0].item() == 4
+    assert fanouts_of(_columns(1, 1, 12), "tp-dp-pp", _domain(7))[0].item() == 6
+    assert fanouts_of(_columns(1, 1, 12, shards=4), "tp-dp-pp", _domain(7))[0].item() == 4
 
 
 def test_the_order_of_the_mesh_decides_what_sits_in_a_domain():
     """Nine replicas divide by 3 where four tensor groups of 16 have room; 32 stages by 4."""
     columns, system = _columns(16, 32, 9), _domain(72)
-    found = [rooms_of(columns, order, system)[0].item() for order in MESH_ORDERS[1:]]
+    found = [fanouts_of(columns, order, system)[0].item() for order in MESH_ORDERS[1:]]
     assert found == [16 * 3, 16 * 4]
     both = Columns({**columns.columns, "mesh_order": np.array([1, 2, 0])})
-    assert rooms(both, system)[0].tolist() == [48, 64, 72]
+    assert mesh_fanouts(both, system)[0].tolist() == [48, 64, 72]
 
 
 def test_used_processors_are_the_most_with_which_every_group_sits_evenly():
@@ -165,7 +165,7 @@ def test_used_processors_are_the_most_with_which_every_group_sits_evenly():
         size = int(random.integers(2, 145))
         spans = np.cumprod(degrees)
         columns = _columns(degrees[0], degrees[3], degrees[1] * degrees[2], degrees[1])
-        found = rooms_of(columns, "tp-dp-pp", _domain(size))[0]
+        found = fanouts_of(columns, "tp-dp-pp", _domain(size))[0]
         if spans[-1] <= size:
             assert found == size
             continue
@@ -176,9 +176,9 @@ def test_used_processors_are_the_most_with_which_every_group_sits_evenly():
 def test_pods_share_the_last_one_with_others_and_leave_nodes_unused_where_a_stage_would_be_cut():
     """Stages of 2,048 fill a pod of 3,072 once; 16 of 1,024 take five pods and a third of a sixth one."""
     system = inputs.system("h100_80g_sxm_24k")
-    cut = rooms_of(_columns(8, 8, 256), "tp-dp-pp", system)
+    cut = fanouts_of(_columns(8, 8, 256), "tp-dp-pp", system)
     assert [int(np.asarray(room).item()) for room in cut] == [8, 2048 // 8, 8]
-    assert places(cut).item() == 8 * 2048
+    assert mesh_size(cut).item() == 8 * 2048
 
 
 def test_networks_that_must_be_filled_are_so_in_the_published_edition_alone():

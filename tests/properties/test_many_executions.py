@@ -27,7 +27,7 @@ from tests.properties.test_laws import stalled_and_uneven
 from tests.properties.test_monotone import BETTER, better_by, figures, lowered, raised, raised_share
 from tests.store import cache
 
-MOST_EXCUSED = 10
+MAX_EXCUSED = 10
 """Known exceptions to a law that the first seed may draw; which ones depends on the fields that there are."""
 
 
@@ -37,7 +37,7 @@ def _half_of_catalog():
     return [table.take(slice(None, None, 2)) for table in of_catalog()]
 
 
-MOST_RATE = 2.0
+MAX_RATE = 2.0
 """Largest share of a link that a system may state as the rate of an operation."""
 
 
@@ -138,7 +138,7 @@ def test_more_work_is_never_faster():
         laws = [*laws[: 0 if number % 2 else 3], laws[3 + number % 3]]
         holds_on_changes(faster, table, {law: partial(change, law) for law in laws})
     assert min(map(compared.get, MORE_WORK)) >= 60 or drawn_otherwise(), compared
-    assert broken.total() <= MOST_EXCUSED or drawn_otherwise(), broken
+    assert broken.total() <= MAX_EXCUSED or drawn_otherwise(), broken
 
 
 # -- a better machine -------------------------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ BETTER_LAWS = {
     "faster operations of networks": figures(
         {
             OPERATIONS + r"\.(rank_)?latency": lowered,
-            OPERATIONS + r"\.rates\[\d+\]\[1\]": lambda rate, factor: min(MOST_RATE, rate * factor),
+            OPERATIONS + r"\.rates\[\d+\]\[1\]": lambda rate, factor: min(MAX_RATE, rate * factor),
             OPERATIONS + r"\.rates\[\d+\]\[2\]": lowered,
         }
     ),
@@ -216,7 +216,7 @@ def test_a_better_machine_is_never_slower_nor_less_feasible():
         )
         holds_on_changes(slower, small, changes)
     assert min(map(compared.get, BETTER_LAWS)) >= 20 or drawn_otherwise(), compared
-    assert broken.total() <= MOST_EXCUSED or drawn_otherwise(), broken
+    assert broken.total() <= MAX_EXCUSED or drawn_otherwise(), broken
 
 
 def test_collectives_that_leave_weight_gradients_alone_may_cost_time():

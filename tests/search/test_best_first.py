@@ -20,7 +20,7 @@ from calculon.search.best_first import (
 )
 from calculon.search.cost_tables import CostTables
 from calculon.search.objective import Objective
-from calculon.search.ranking import Best, BestOfEach, Front
+from calculon.search.ranking import Best, BestOfEach, ParetoFront
 from calculon.search.request import make_space
 from calculon.search.search_result import FRONT
 from tests.search.brute import CONDITIONS, OBJECTIVES, OUTER, Case, same_rows, score
@@ -142,7 +142,7 @@ def test_the_size_of_tiles_and_blocks_does_not_show(case, draw):
 def _results(case):
     rankings = (
         Best(Objective.parse("sample_rate"), 4),
-        Front([Objective.parse("total_time"), Objective.parse("proc_mem_tier1_cap_req")]),
+        ParetoFront([Objective.parse("total_time"), Objective.parse("proc_mem_tier1_cap_req")]),
     )
     results = []
     for ranking in rankings:
@@ -214,7 +214,7 @@ def test_tables_of_a_broad_search_are_small_and_released(monkeypatch):
 def test_progress_is_told_of_all_that_is_counted(case, draw):
     rate, stride = Objective.parse("sample_rate"), case.space.strides["microbatch_size"]
     front = [Objective.parse(name) for name in FRONT]
-    for ranking in (Best(rate, 1), BestOfEach(rate, stride), Front(front)):
+    for ranking in (Best(rate, 1), BestOfEach(rate, stride), ParetoFront(front)):
         told = []
         counts = search_space(case.space, ranking, seen=told.append)
         assert sum(told) == counts.total == len(case.rows)

@@ -11,7 +11,7 @@ from calculon.search.driver import (
     feasible_tables,
     make_ranking,
     make_space,
-    nothing,
+    no_winners,
     rechunked,
     run,
     search,
@@ -34,7 +34,7 @@ def test_tables_of_a_space_are_its_feasible_rows_in_order(case, draw):
     parts = list(feasible_tables(case.space, where, chunk=size, seen=seen.append))
     assert sum(seen) == case.table.feasible.sum()
     assert all(len(part) <= size and part.feasible.all() for part in parts)
-    tables = [nothing(case.space), *parts]
+    tables = [no_winners(case.space), *parts]
     found = [row.tobytes() for table in tables for row in table_bits(table)]
     wanted = [row.tobytes() for row in table_bits(case.table)[mask]]
     if several_parts(case):

@@ -47,7 +47,7 @@ def _spaces(*counts, **options):
         ({"add": {"batch_size": (2, 128)}}, "found 128, which adds nothing"),
         (
             {"fix": {"optimizer_offload": False}, "add": {"optimizer_offload": True}},
-            "expected true, on a system with a tier-2 memory, if --fix does not exclude it",
+            "expected true, on a system with host memory (mem2), if --fix does not exclude it",
         ),
         (
             {"fix": {"activation_recompute": "none"}, "add": {"activation_recompute": "full"}},

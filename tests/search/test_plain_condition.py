@@ -55,7 +55,7 @@ def test_what_needs_no_translation_is_kept_as_it_is_written(text):
         ("GiB:min", "proc_mem_tier1_cap_req"),
         ("MFU", "mfu"),
         ("seq/s:max", "sample_rate"),
-        ("Tier-1 memory needed", "proc_mem_tier1_cap_req"),
+        ("Memory needed", "proc_mem_tier1_cap_req"),
     ],
 )
 def test_an_objective_has_the_words_of_tables(short, full):

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from calculon.search.best_first import search_space
 from calculon.search.objective import Objective
-from calculon.search.ranking import Best, BestOfEach, Front
-from calculon.search.search_counts import beaten, pareto_front
+from calculon.search.ranking import Best, BestOfEach, ParetoFront
+from calculon.search.search_counts import dominated, pareto_front
 from tests.search.brute import CONDITIONS, OBJECTIVES, not_dominated, same_rows, score
 from tests.search.pool import on_pool
 
@@ -18,7 +18,7 @@ def test_the_front_is_what_no_execution_dominates(case, draw):
     kinds = {text.split(":")[0]: text for text in draw.sample(OBJECTIVES, len(OBJECTIVES))}
     texts, where = [*kinds.values()][: draw.randint(1, 3)], draw.choice(CONDITIONS)
     objectives = [Objective.parse(text) for text in texts]
-    front = Front(objectives, where)
+    front = ParetoFront(objectives, where)
     search_space(case.space, front)
     rows = case.preferred[case.table.feasible[case.preferred]]
     if where is not None:
@@ -86,7 +86,7 @@ def test_the_front_of_any_order_is_what_nothing_dominates(statistics):
     @given(offer=offers(statistics))
     def holds(offer):
         scores, parts = offer
-        kept = Front([RATE] * statistics)
+        kept = ParetoFront([RATE] * statistics)
         for part in parts:
             kept.keep(scores[:, part], part)
         best, numbers = kept.ranked()
@@ -111,7 +111,7 @@ def test_of_equals_the_fewest_switches_are_on_the_front(statistics):
         if statistics == 2:
             best = scores[:, front][:, :, None]
             worse = (best >= scores[:, None]).all(axis=0) & (best > scores[:, None]).any(axis=0)
-            assert beaten(scores, scores[:, front]).tolist() == worse.any(axis=0).tolist()
+            assert dominated(scores, scores[:, front]).tolist() == worse.any(axis=0).tolist()
 
 
 def test_many_winners_are_not_sorted_at_every_offer(monkeypatch):

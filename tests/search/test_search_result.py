@@ -53,7 +53,7 @@ def test_nothing_has_no_best():
     assert list(nothing) == nothing[:] == nothing.estimates() == []
     assert len(nothing.to_frame()) == len(nothing.evaluation) == 0
     assert "0 feasible>" in repr(nothing)
-    wanted = r"executions can run.*tier-1 memory is too small: [0-9,]+\)"
+    wanted = r"executions can run.*memory is too small: [0-9,]+\)"
     with pytest.raises(calculon.Infeasible, match=wanted) as error:
         nothing.best  # noqa: B018
     assert error.value.reason == "mem1_capacity"

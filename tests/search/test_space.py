@@ -138,7 +138,7 @@ def test_offloading_cannot_be_fixed_where_there_is_no_second_tier():
         assert (len(case.rows), count_space(case.space)) == (0, 0)
         result = run(case.space, make_ranking())
         assert (result.counts.total, len(result)) == (0, 0)
-        with pytest.raises(calculon.SpecError, match="Hint: no_tier2 has no tier-2 memory"):
+        with pytest.raises(calculon.SpecError, match="Hint: no_tier2 has no host memory"):
             calculon.search(SMALL, system, 4, 4, fix={name: True})
 
 

@@ -16,7 +16,7 @@ from tests.draws import draws
 from tests.store import stored
 from tests.strategies import Document, divisors, extended_models, extensions, systems
 
-MOST_RANKS = 64
+MAX_RANKS = 64
 """Ranks of tensor parallelism up to which deployments are drawn."""
 
 MACHINES = 16
@@ -103,7 +103,7 @@ def constants(draw: st.DrawFn) -> Document:
 @st.composite
 def deployments(draw: st.DrawFn, model: Document, **fixed: Any) -> Document:
     """Deployments of a model; some fields may be given."""
-    ranks = [t for t in divisors(model["attn_heads"]) if t <= MOST_RANKS]
+    ranks = [t for t in divisors(model["attn_heads"]) if t <= MAX_RANKS]
     split = draw(st.sampled_from(ranks))
     stages = draw(st.integers(1, min(3, model["num_blocks"])))
     experts = model.get("num_experts", 1)

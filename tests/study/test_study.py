@@ -380,7 +380,7 @@ def test_a_value_without_effect_is_one_note_a_model():
 
 
 def test_a_study_of_too_many_different_systems_is_refused(monkeypatch):
-    monkeypatch.setattr(points, "MOST_SPECS", 3)
+    monkeypatch.setattr(points, "MAX_SPECS", 3)
     assert len(plan(study(vary={"mem1.GBps": [1, 2]})).searches)
     with pytest.raises(SpecError, match=r"at most 3 different models and systems, found more"):
         plan(study(vary={"mem1.GBps": [1, 2, 3]}))

@@ -163,7 +163,7 @@ def torus_axes(torus: Mapping[str, Any], ranks: int, *, strided: bool) -> Axes:
     return Axes(links, sum(m // 2 if ring else m - 1 for m, ring in rows))
 
 
-MOST_WAITING = 8
+MAX_WAITING = 8
 """Messages to others whose latency is paid one after the other."""
 
 
@@ -173,7 +173,7 @@ def _exchange(system: System, group: Group, name: str) -> Mapping[int, Moves]:
     if name != "pairwise":  # network after network; what goes on is sent again
         for i in group.used:
             n, one = group.members[i], system.networks[i].torus
-            steps = min(n - 1, MOST_WAITING)
+            steps = min(n - 1, MAX_WAITING)
             if name == "torus" and one is not None:
                 steps = torus_axes(one, n, strided=group.strided(i)).hops
             found[i] = Moves(steps, (n - 1) / n)
@@ -183,7 +183,7 @@ def _exchange(system: System, group: Group, name: str) -> Mapping[int, Moves]:
     for i in reversed(group.used):
         share = group.below(i) * (group.members[i] - 1) / group.ranks
         between = system.networks[i].kind == "net"
-        steps = min(group.ranks - 1, MOST_WAITING) if i == group.outermost else 0
+        steps = min(group.ranks - 1, MAX_WAITING) if i == group.outermost else 0
         found[i] = Moves(steps, share + beyond if between else share)
         beyond = found[i].share if between else beyond
     return found

@@ -2,7 +2,7 @@
 
 from math import comb
 
-from .collectives import MOST_WAITING, Group
+from .collectives import MAX_WAITING, Group
 from .fields import Model
 from .system import System
 
@@ -77,5 +77,5 @@ def time(system: System, group: Group, node: int, model: Model, size: float) -> 
         start = max(start, network.latency)
     inside, nodes = _nodes(group, node)
     peers = nodes - 1 if nodes > 1 else inside - 1
-    steps = min(peers, MOST_WAITING) * system.networks[group.outermost].step_latency
+    steps = min(peers, MAX_WAITING) * system.networks[group.outermost].step_latency
     return max(start + steps + longest, system.launch)

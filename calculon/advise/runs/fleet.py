@@ -11,7 +11,7 @@ from calculon.advise.answer import Answer, answer, fastest_plan, space_of
 from calculon.advise.ask import Question
 from calculon.advise.candidate import COLUMNS, Candidate, price_as_dict
 from calculon.advise.runs.run_details import carbon_details
-from calculon.base.display import Tabular, columns_of, draw_result
+from calculon.base.display import WithMfu, columns_of, draw_result
 from calculon.base.errors import Problem, SpecError, nearest
 from calculon.base.frozen import dataclass
 from calculon.base.records import columns, only_values
@@ -29,7 +29,7 @@ from calculon.declarations.result_selection import PLANS
 from calculon.declarations.run_figures import DAYS_BETWEEN, CampaignFigures
 from calculon.declarations.statistics import BOUNDS, FITS
 from calculon.declarations.usual_batch import (
-    MOST_PER_PROCESSOR,
+    MAX_PER_PROCESSOR,
     TOKENS_PER_BATCH,
     TOKENS_PER_PROCESSOR,
     odd_part,
@@ -199,7 +199,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class FleetAnswer(Tabular):
+class FleetAnswer(WithMfu[Array]):
     """Machines and numbers of processors for a run, compared.
 
     Attributes:
@@ -313,12 +313,12 @@ class FleetAnswer(Tabular):
     @property
     def assumed(self) -> dict[str, str]:
         """Defaults that were filled in, by the option that states them."""
-        found = dict(self.questions[0].assumed)
-        if "--batch" in found:
-            each = f"{MOST_PER_PROCESSOR:,} to {TOKENS_PER_PROCESSOR:,} for each processor"
+        result = dict(self.questions[0].assumed)
+        if "--batch" in result:
+            each = f"{MAX_PER_PROCESSOR:,} to {TOKENS_PER_PROCESSOR:,} for each processor"
             own = f"{scaled(TOKENS_PER_BATCH, digits=2)} tokens, {each}"
-            found["--batch"] = own if self.batch_size is None else f"{self.batch_size:,} sequences"
-        return found
+            result["--batch"] = own if self.batch_size is None else f"{self.batch_size:,} sequences"
+        return result
 
     @property
     def uneven(self) -> tuple[int, ...]:
@@ -365,7 +365,7 @@ class FleetAnswer(Tabular):
             return "no plan fits on any of these counts"
         over = " and ".join(limit.in_words for limit in one.limits if not limit.met)
         missed = f"misses {over}" if over else f"has no figure for {', '.join(one.unchecked)}"
-        return f"nothing meets the limits; the nearest, {named(one)}, {missed}"
+        return f"nothing meets the limits; the nearest, {point_name(one)}, {missed}"
 
     @property
     def ways(self) -> tuple[str, ...]:
@@ -375,38 +375,40 @@ class FleetAnswer(Tabular):
         asked = {one["field"] for one in self._limits}
         tried = {}
         if DEADLINE in asked:
-            tried["cheapest in time"] = self.in_time
+            tried["cheapest that meets the deadline"] = self.in_time
         if asked - {DEADLINE}:
             tried["fastest within the budget"] = self.in_budget
         found = []
         for words, one in tried.items():
             if one is not None and one is not self.nearest:
                 over = " and ".join(limit.in_words for limit in one.limits if not limit.met)
-                found.append(f"the {words}, {named(one)}, misses {over}")
+                found.append(f"the {words}, {point_name(one)}, misses {over}")
         if "budget_usd" in asked and self.in_budget is None and self.money == "usd":
             known = [one for one in self.ranked if one.figures["usd"] is not None]
             least = min(known, key=lambda one: _of(one, "usd"))
-            words = f"the cheapest, {named(least)}, costs {scaled(_of(least, 'usd'), digits=2)} USD"
+            words = f"the cheapest, {point_name(least)}, costs {scaled(_of(least, 'usd'), digits=2)} USD"
             found.append(f"{words}: {_of(least, 'days'):,.1f} d")
         if self.further is not None:
             days, usd = _of(self.further, "days"), self.further.figures["usd"]
             money = "" if usd is None else f", {scaled(usd, digits=2)} USD"
-            found.append(f"{named(self.further)} would be in time: {days:,.1f} d{money}")
+            found.append(
+                f"{point_name(self.further)} would meet the deadline: {days:,.1f} d{money}"
+            )
         return tuple(found)
 
     @property
     def _limits(self) -> list[dict[str, Any]]:
         """Requested limits, each in its unit."""
         declared = {one.name: one.declaration for one in spec_fields(Campaign)}
-        found = []
+        result = []
         for name in LIMITED:
             if (most := getattr(self.campaign, name)) is not None:
                 value, unit = most / declared[name].scale, declared[name].unit
                 text = scaled(value, digits=2) if value >= KILO else f"{value:,.6g}"
-                found.append(
+                result.append(
                     {"field": name, "limit": value, "unit": unit, "in_words": f"{text} {unit}"}
                 )
-        return found
+        return result
 
     def to_dict(self) -> dict[str, Any]:
         """Return the comparison as plain data; ``plans`` are in the order of :attr:`ranked`, as search winners."""
@@ -473,11 +475,9 @@ class FleetAnswer(Tabular):
     def _specs(one: Question) -> dict[str, Any]:
         return question(one.model, one.system, CORRECTED, one.preset)
 
-    @property
-    def mfu(self) -> Array:
-        """Model FLOP utilisation of the plan of each row of the table, as :attr:`calculon.Estimate.mfu`."""
+    def _statistic(self, name: str) -> Array:
         plans = (one.plan for one in self.points)
-        return np.array([np.nan if one is None else one.mfu for one in plans], float)
+        return np.array([np.nan if one is None else one.stats[name] for one in plans], float)
 
     def table(self) -> dict[str, list[Any]]:
         """Return a row for each machine and count: figures of its run, fields and statistics of its plan.
@@ -514,10 +514,10 @@ class FleetAnswer(Tabular):
         model, best = self.questions[0].model.name, self.best
         if best is None:
             return f"<FleetAnswer for {model}: {self.misses}>"
-        return f"<FleetAnswer for {model}: {named(best)}, {_of(best, 'days'):.1f} days>"
+        return f"<FleetAnswer for {model}: {point_name(best)}, {_of(best, 'days'):.1f} days>"
 
 
-def named(one: Point) -> str:
+def point_name(one: Point) -> str:
     """Return the name of a point: processors and machine, such as ``4,096 x h100_80g_sxm``."""
     return f"{one.num_procs:,} x {one.system.name}"
 

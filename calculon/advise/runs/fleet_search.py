@@ -111,14 +111,14 @@ def ask_fleet(
     return FleetQuestion(tuple(asked), campaign, figure, opened)
 
 
-def _check_known(figure: str, campaign: Campaign, asked: Sequence[Question]) -> None:
+def _check_known(figure: str, campaign: Campaign, questions: Sequence[Question]) -> None:
     """Refuse an objective that is unknown on all machines; dollars have a replacement.
 
     Raises:
         SpecError: With the inputs that make it known.
     """
     refused = []
-    for one in asked:
+    for one in questions:
         try:
             TrainingRuns(campaign, one.model, one.system, one.datatype).check_known(
                 figure, "objective"
@@ -140,24 +140,27 @@ def _machines(system: Any) -> list[Any]:
     return list(system) if several else [system]
 
 
-def fleet_answer(asked: FleetQuestion) -> FleetAnswer:
+def fleet_answer(question: FleetQuestion) -> FleetAnswer:
     """Compare fleets: one search for each machine and count.
 
     Raises:
         SpecError: For a run without tokens.
     """
-    machines = [Machine(one, asked.campaign) for one in asked.questions]
-    if asked.open_counts:
-        points = [one for machine in machines for one in machine.ladder(asked.objective)]
+    machines = [Machine(one, question.campaign) for one in question.questions]
+    if question.open_counts:
+        points = [one for machine in machines for one in machine.ladder(question.objective)]
     else:
         points = [machine.point(n) for machine in machines for n in machine.question.num_procs]
     answer = FleetAnswer(
-        tuple(one.question for one in machines), asked.campaign, asked.objective, tuple(points)
+        tuple(one.question for one in machines),
+        question.campaign,
+        question.objective,
+        tuple(points),
     )
-    in_time = asked.campaign.deadline is None or answer.in_time is not None
+    in_time = question.campaign.deadline is None or answer.in_time is not None
     further = None if in_time or answer.nearest is None else _further(machines, answer)
     tried = sum(one.tried for one in machines)
-    coarse = asked.open_counts and any(one.wide for one in machines)
+    coarse = question.open_counts and any(one.wide for one in machines)
     return replace(answer, further=further, tried=tried, coarse=coarse)
 
 
@@ -305,6 +308,6 @@ def _further(machines: Iterable[Machine], answer: FleetAnswer) -> Point | None:
     least = nearest.num_procs * min(days / deadline, 1e9)
     steps = halves_and_doubles(machine.node, max(least, nearest.num_procs + 1), machine.most)
     for count in islice(steps, FURTHER):
-        if (found := machine.point(count)).plan and found.keeps(DEADLINE):
-            return found
+        if (result := machine.point(count)).plan and result.keeps(DEADLINE):
+            return result
     return None

@@ -10,7 +10,7 @@ from calculon import inputs
 from calculon.advise.runs.run_of_plan import campaign
 from calculon.advise.runs.training_run import TrainingRun
 from calculon.architecture.parameters import active_count
-from calculon.base.display import Tabular, columns_of
+from calculon.base.display import WithMfu, columns_of
 from calculon.base.errors import Infeasible, Problem, SpecError
 from calculon.base.frozen import dataclass
 from calculon.campaign.goals import CHINCHILLA, Interval
@@ -63,7 +63,7 @@ class Optimum:
 
 
 @dataclass(frozen=True)
-class LargestModel(Tabular):
+class LargestModel(WithMfu[float | None]):
     """The largest model that a fleet trains in some days, by each law.
 
     Attributes:
@@ -122,10 +122,8 @@ class LargestModel(Tabular):
             "nearest": {"parameters": _parameters(run.model), "run": run.to_dict()},
         }
 
-    @property
-    def mfu(self) -> float | None:
-        """Model FLOP utilisation of a step of the nearest model, as :attr:`calculon.Estimate.mfu`."""
-        return self.nearest.mfu
+    def _statistic(self, name: str) -> float | None:
+        return self.nearest.main.estimate.stats.get(name)
 
     def table(self) -> dict[str, list[Any]]:
         """Return a row for each ``law``: ``parameters``, ``tokens`` and ``tokens_per_parameter``, and ``loss`` by LAW.
@@ -197,9 +195,9 @@ def largest_model(
     span = _span(days, asked)
     document = {name: one for name, one in asked.document.items() if name not in _NOT_OWN}
     own = read_campaign({**document, "tokens": "chinchilla"})
-    found = _search(machine, count, span / DAY, own, preset)
-    _check(found)
-    return found
+    result = _search(machine, count, span / DAY, own, preset)
+    _check(result)
+    return result
 
 
 _DATATYPE = "bfloat16"
@@ -229,7 +227,7 @@ def not_asked(path: str) -> Problem | None:
 
 
 def _search(
-    machine: System, count: int, days: float, asked: Campaign, preset: str | None
+    machine: System, count: int, days: float, requested: Campaign, preset: str | None
 ) -> LargestModel:
     """Return the answer with the rate of the catalog model nearest to it."""
     tried: dict[str, TrainingRun | None] = {}
@@ -238,7 +236,7 @@ def _search(
     flops = count * days * DAY * FIRST_MFU * machine.matrix[_DATATYPE].peak
     while name := _nearest(flops, tried):
         try:
-            found = tried[name] = campaign(name, count, machine, asked, preset=preset)
+            found = tried[name] = campaign(name, count, machine, requested, preset=preset)
         except Infeasible as error:
             tried[name], why[str(error)] = None, None
             continue
@@ -252,29 +250,29 @@ def _search(
     raise Infeasible("nothing_fits", f"{words}: {next(iter(why))}{several}")
 
 
-def _check(found: LargestModel) -> None:
+def _check(answer: LargestModel) -> None:
     """Refuse a time that is too short for any model."""
-    best = found.optima[0].parameters
+    best = answer.optima[0].parameters
     if best >= SMALLEST:
         return
     # Compute grows with the square of the parameters, as tokens are proportional to them.
-    need = found.days * (SMALLEST / best) ** 2
-    procs = f"{found.num_procs:,} x {found.system.name}"
+    need = answer.days * (SMALLEST / best) ** 2
+    procs = f"{answer.num_procs:,} x {answer.system.name}"
     raise Infeasible(
         "too_short",
-        f"in {found.days:.3g} days {procs} train a model of {best:.3g} parameters, but the scaling laws hold only "
+        f"in {answer.days:.3g} days {procs} train a model of {best:.3g} parameters, but the scaling laws hold only "
         f"from {SMALLEST:.3g} on: at least {need:.3g} days are needed",
     )
 
 
-def _span(days: float | str | None, asked: Campaign) -> float:
+def _span(days: float | str | None, requested: Campaign) -> float:
     """Return the available seconds."""
     if days is None:
-        if asked.deadline is None:
+        if requested.deadline is None:
             hint = "calculon campaign any 1024 h100 --deadline 60d"
             problem = Problem("deadline", "the available days", "nothing", hint)
             raise SpecError("campaign", problem)
-        return float(asked.deadline)
+        return float(requested.deadline)
     problems: list[Problem] = []
     found = Interval.decode(days, "days", problems, DAY)
     if problems:

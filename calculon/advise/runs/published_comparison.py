@@ -24,11 +24,11 @@ _ALIKE = 1e-4
 """Relative difference of failure rates up to which one was derived from the other."""
 
 
-def published_comparison(whole: WholeRun, model: str) -> list[dict[str, Any]]:
+def published_comparison(run: WholeRun, model: str) -> list[dict[str, Any]]:
     """Return rows of published figures, each with the corresponding figure of this run or its failure model.
 
     Args:
-        whole: Run of one execution.
+        run: Run of one execution.
         model: Name of its model.
 
     Returns:
@@ -40,8 +40,8 @@ def published_comparison(whole: WholeRun, model: str) -> list[dict[str, Any]]:
         they are not comparable.
     """
     trainings = [one for one in published_trainings() if same_name(one.run, model)]
-    rows = [_hours(whole, one) for one in trainings if _comparable(one.system, whole)]
-    num_procs, parameters = float(whole.job.num_procs), float(whole.job.parameters)
+    rows = [_hours(run, one) for one in trainings if _comparable(one.system, run)]
+    num_procs, parameters = float(run.job.num_procs), float(run.job.parameters)
     own = [one for one in published_failures() if _is_of(one, model, parameters)]
     # Other models' failures say something only for jobs of a similar size; two such rows are
     # enough.
@@ -51,7 +51,7 @@ def published_comparison(whole: WholeRun, model: str) -> list[dict[str, Any]]:
         if one not in own and 1 / NEAR <= num_procs / (one.num_procs or math.inf) <= NEAR
     ]
     for one in (*own, *near[:2]):
-        rows += _failures(whole, one)
+        rows += _failures(run, one)
     return rows
 
 
@@ -61,29 +61,29 @@ def _is_of(one: PublishedFailures, model: str, parameters: float) -> bool:
     return one.parameters is not None and abs(one.parameters / parameters - 1) < _SAME
 
 
-def _comparable(system: str, whole: WholeRun) -> bool:
+def _comparable(system: str, run: WholeRun) -> bool:
     """Return True if processor-hours on a system are comparable with this run: TPUs are not comparable with GPUs."""
-    makers = {maker_of(system), maker_of(whole.job.system.name)}
+    makers = {maker_of(system), maker_of(run.job.system.name)}
     return len(makers - {""}) < 2
 
 
-def _hours(whole: WholeRun, one: PublishedTraining) -> dict[str, Any]:
+def _hours(whole_run: WholeRun, one: PublishedTraining) -> dict[str, Any]:
     """Return processor-hours, of the whole run or of its steps alone, and ours for the same number of tokens.
 
     Sources count working processors, so that ours exclude spares.
     """
-    time = whole.wall if one.whole else whole.useful
-    ours = float(whole.job.num_procs) * float(time) / HOUR
+    time = whole_run.wall if one.whole else whole_run.useful
+    ours = float(whole_run.job.num_procs) * float(time) / HOUR
     return {
         "run": one.run,
         "num_procs": one.num_procs,
         "processor": processor_of(one.system),
-        "own_processor": processor_of(whole.job.system.name),
+        "own_processor": processor_of(whole_run.job.system.name),
         "figure": "processor_hours" if one.whole else "step_hours",
         "per": one.tokens,
         "published": one.processor_hours,
         "published_is": "",
-        "ours": ours * one.tokens / float(whole.tokens),
+        "ours": ours * one.tokens / float(whole_run.tokens),
         "configuration": one.configuration,
         "source": one.source,
         "evidence": "",
@@ -91,12 +91,12 @@ def _hours(whole: WholeRun, one: PublishedTraining) -> dict[str, Any]:
     }
 
 
-def _failures(whole: WholeRun, one: PublishedFailures) -> list[dict[str, Any]]:
+def _failures(whole_run: WholeRun, one: PublishedFailures) -> list[dict[str, Any]]:
     """Return failures in a period, or the hours between them, and goodput."""
     base = {"run": one.run, "num_procs": one.num_procs, "source": one.source}
-    base |= {"processor": one.processor, "own_processor": processor_of(whole.job.system.name)}
+    base |= {"processor": one.processor, "own_processor": processor_of(whole_run.job.system.name)}
     base |= {"configuration": "", "evidence": one.evidence}
-    assumed = whole.campaign.reliability.mtbf_processor / HOUR
+    assumed = whole_run.campaign.reliability.mtbf_processor / HOUR
     rows = []
     if one.num_procs and one.mtbf_hours:
         mtbf = float(job_mtbf(one.num_procs, assumed)) / HOUR
@@ -122,7 +122,7 @@ def _failures(whole: WholeRun, one: PublishedFailures) -> list[dict[str, Any]]:
                 "per": None,
                 "published": one.goodput,
                 "published_is": one.goodput_is,
-                "ours": float(whole.goodput),
+                "ours": float(whole_run.goodput),
                 "assumed_from": False,
             }
         )

@@ -47,15 +47,15 @@ def generating_deployment(segment: RunSegment, one: Estimate) -> Served:
         raise SpecError("campaign", problems) from None
 
 
-def _deployment(asked: Rollout, procs: int) -> Deployment | int:
+def _deployment(rollout: Rollout, procs: int) -> Deployment | int:
     """Return the deployment of a rollout on the processors of the run."""
-    if asked.deployment is None:
+    if rollout.deployment is None:
         return procs
-    raw = asked.deployment.raw
+    raw = rollout.deployment.raw
     if isinstance(raw, dict):
         raw = {"num_procs": procs} | raw
-    found = read_deployment(raw)
-    if found.num_procs != procs:
+    result = read_deployment(raw)
+    if result.num_procs != procs:
         wanted = f"{procs:,}, the processors of the run"
-        raise SpecError("deployment", Problem("num_procs", wanted, f"{found.num_procs:,}"))
-    return found
+        raise SpecError("deployment", Problem("num_procs", wanted, f"{result.num_procs:,}"))
+    return result

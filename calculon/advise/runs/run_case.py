@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from calculon.advise.elasticities import Case, faster, sped_up
-from calculon.advise.runs.run_parts import Part
+from calculon.advise.runs.run_parts import RunPart
 from calculon.base.arrays import cached_property
 from calculon.base.errors import Problem, SpecError
 from calculon.base.records import Column
@@ -39,11 +39,11 @@ class Run(Protocol):
         """Requested run."""
 
     @property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[RunPart, ...]:
         """Parts of the run, in order."""
 
     @property
-    def main(self) -> Part:
+    def main(self) -> RunPart:
         """Longest part."""
 
     @property
@@ -85,12 +85,12 @@ def run_figure(name: str) -> Column:
     Raises:
         SpecError: If there is no figure of this name; the hint has the nearest.
     """
-    found = known_statistic(name, "sensitivity", whole_runs=True)
+    result = known_statistic(name, "sensitivity", whole_runs=True)
     if name not in RUN_FIGURES:
         wanted = "a figure of a whole run, such as days, usd, mwh or goodput"
         hint = "it is a statistic of a step: leave out the campaign"
         raise SpecError("sensitivity", Problem("of", wanted, repr(name), hint))
-    return found
+    return result
 
 
 def check_known(run: Run, figure: Column) -> None:
@@ -192,10 +192,10 @@ class RunCase(Case):
         if asked not in self._last:
             self._last.clear()
             self._last[asked] = [*self._runs(changes, kinds)]
-        found = np.full(len(changes), np.nan)
+        result = np.full(len(changes), np.nan)
         for rows, whole in self._last[asked]:
-            found[rows] = self._figure(whole)
-        return found
+            result[rows] = self._figure(whole)
+        return result
 
     def _runs(
         self, changes: Sequence[Mapping[str, float]], kinds: Sequence[type[WholeRun]]
@@ -243,25 +243,25 @@ class RunCase(Case):
     def _value(
         self,
         kind: type[WholeRun],
-        asked: Campaign,
+        campaign: Campaign,
         system: System,
         steps: Sequence[Evaluation],
     ) -> float:
         """Return the figure of one run; NaN if a part of it does not fit."""
         if not all(one.feasible[0] for one in steps):
             return np.nan
-        return float(self._figure(self._run(kind, asked, system, steps))[0])
+        return float(self._figure(self._run(kind, campaign, system, steps))[0])
 
-    def _figure(self, whole: WholeRun) -> Array:
+    def _figure(self, run: WholeRun) -> Array:
         """Return the figure of runs; NaN for runs that never end."""
         with ignore_float_errors():
-            found = np.asarray(self._column.of(whole), float)
+            found = np.asarray(self._column.of(run), float)
         return np.where(np.isinf(found), np.nan, found)
 
     def _run(
         self,
         kind: type[WholeRun],
-        asked: Campaign,
+        campaign: Campaign,
         system: System,
         steps: Sequence[Evaluation],
     ) -> WholeRun:
@@ -272,5 +272,5 @@ class RunCase(Case):
             timed_segment(np.asarray(one.steps), np.asarray(one.tokens_per_step), table.column)
             for one, table in parts
         )
-        of_job = job(asked, system, self.execution.datatype, tables[self.execution].column)
-        return kind(asked, of_job, segments, self.run.pauses)
+        of_job = job(campaign, system, self.execution.datatype, tables[self.execution].column)
+        return kind(campaign, of_job, segments, self.run.pauses)

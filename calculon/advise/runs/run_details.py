@@ -13,9 +13,9 @@ from calculon.campaign.spares import fewest_spares
 from calculon.campaign.whole_run import WholeRun
 
 
-def money_details(whole: WholeRun) -> dict[str, Any] | None:
+def money_details(whole_run: WholeRun) -> dict[str, Any] | None:
     """Return the cost of a run in US dollars, by purpose; None if no price is known."""
-    found = whole.money
+    found = whole_run.money
     if found is None:
         return None
     price = found.quote
@@ -31,14 +31,14 @@ def money_details(whole: WholeRun) -> dict[str, Any] | None:
             "source": price.source,
             "date": price.date,
         },
-        "reserved_from_hours": _reserved_from(whole),
+        "reserved_from_hours": _reserved_from(whole_run),
     }
 
 
-def _reserved_from(whole: WholeRun) -> float | None:
+def _reserved_from(run: WholeRun) -> float | None:
     """Return the hours per year from which reserved processors are cheaper; None if a price is unknown."""
-    stated = whole.job.system.ext.price
-    if whole.campaign.fleet.price is not None or stated is None:
+    stated = run.job.system.ext.price
+    if run.campaign.fleet.price is not None or stated is None:
         return None
     if stated.on_demand is None or stated.reserved is None:
         return None
@@ -48,12 +48,12 @@ def _reserved_from(whole: WholeRun) -> float | None:
 _ENERGY = ("stepping", "waiting", "spares", "nodes", "facility")
 
 
-def energy_details(whole: WholeRun) -> dict[str, Any] | None:
+def energy_details(run: WholeRun) -> dict[str, Any] | None:
     """Return the energy of a run in MWh, by consumer; None if no power is known.
 
     ``model_card`` follows the convention of model cards, TDP times hours, for comparison.
     """
-    found, fleet = whole.energy, whole.campaign.fleet
+    found, fleet = run.energy, run.campaign.fleet
     if found is None:
         return None
     machines = found.total - found.facility
@@ -73,7 +73,7 @@ def energy_details(whole: WholeRun) -> dict[str, Any] | None:
         },
         "pue": fleet.pue,
         "carbon": carbon_details(fleet.g_co2_per_kwh),
-        "t_co2_market": None if market is None else float(carbon_dioxide(whole.mwh * KILO, market)),
+        "t_co2_market": None if market is None else float(carbon_dioxide(run.mwh * KILO, market)),
         "water_litres": litres,
     }
 
@@ -87,26 +87,26 @@ def carbon_details(carbon: Carbon | None) -> dict[str, Any] | None:
     return {"g_co2_per_kwh": float(carbon), **grid}
 
 
-def warnings_of(whole: WholeRun) -> list[str]:
+def warnings_of(run: WholeRun) -> list[str]:
     """Return warnings about uncertain inputs of a run."""
-    mtbf = whole.campaign.reliability.mtbf_processor / HOUR
+    mtbf = run.campaign.reliability.mtbf_processor / HOUR
     if math.isinf(mtbf):
         return []
-    stated = "reliability.mtbf_processor" not in {path for path, *_ in whole.campaign.defaults}
+    stated = "reliability.mtbf_processor" not in {path for path, *_ in run.campaign.defaults}
     found = (
         "" if stated else rate_among_published(mtbf),
-        small_job_warning(int(whole.job.num_procs)),
+        small_job_warning(int(run.job.num_procs)),
     )
     return [one for one in found if one]
 
 
-def node_details(whole: WholeRun) -> dict[str, Any]:
+def node_details(run: WholeRun) -> dict[str, Any]:
     """Return the nodes of a job, its spare nodes, and the mean number of nodes in repair."""
     return {
-        "processors": whole.job.node,
-        "job": int(whole.job.nodes),
-        "spares": int(whole.spare_nodes),
-        "spares_stated": whole.campaign.reliability.spares is not None,
-        "spares_enough": int(fewest_spares(whole.in_repair)),
-        "in_repair": float(whole.in_repair),
+        "processors": run.job.node,
+        "job": int(run.job.nodes),
+        "spares": int(run.spare_nodes),
+        "spares_stated": run.campaign.reliability.spares is not None,
+        "spares_enough": int(fewest_spares(run.in_repair)),
+        "in_repair": float(run.in_repair),
     }

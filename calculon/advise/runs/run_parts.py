@@ -57,16 +57,16 @@ They are its arithmetic, its optimizer, and assumptions about machine and data.
 
 
 @dataclass(frozen=True)
-class Part:
+class RunPart:
     """Steps of a run with the same execution, batch and sequence length.
 
     Attributes:
-        segment: What it trains.
-        estimate: A step of it.
-        steps: How many there are.
-        restarts: Whether the run restarts from a checkpoint before it, as the part before is split differently.
-        note: What differs from the execution that was asked for, and why; else empty.
-        generated: What generates its answers before each step.
+        segment: Segment of the run, with its batch and sequence length.
+        estimate: Estimate of one step.
+        steps: Number of steps.
+        restarts: True if the run restarts from a checkpoint first, because the previous part is split differently.
+        note: Differences from the requested execution, with the reason; empty if there are none.
+        generated: Deployment that generates the responses before each step; None without a rollout.
     """
 
     segment: RunSegment
@@ -142,7 +142,7 @@ class _Steps:
     known: dict[Execution, Estimate] = field(default_factory=dict)
 
     def of(self, execution: Execution, segment: RunSegment) -> tuple[Estimate, str]:
-        """Return a step of a rung by an execution, and what differs from that one.
+        """Return the estimate of a step of a segment, and a note on its differences from the execution.
 
         If a batch has too few microbatches for interleaved stages, one chunk per stage is used. Errors are as for
         :func:`calculon.estimate`.
@@ -171,12 +171,12 @@ class _Steps:
 
 
 def parts_of(
-    asked: Campaign, base: Estimate, tokens: float, parameters: float, restart: float
-) -> tuple[Part, ...]:
+    campaign: Campaign, base: Estimate, tokens: float, parameters: float, restart: float
+) -> tuple[RunPart, ...]:
     """Return the parts of a run, in order.
 
-    A searched phase runs its own best execution, or that of another part if a restart costs more than it gains: the
-    sequence with the smallest total time of steps and restarts.
+    A searched phase runs its own best execution, or the execution of another part if a restart would cost more than it
+    gains: the sequence with the smallest total time of steps and restarts is chosen.
 
     Args:
         base: Estimate of the execution for phases that state none.
@@ -189,10 +189,10 @@ def parts_of(
             names.
         Infeasible: If a part does not fit; the message names it.
     """
-    own, steps = _stated(asked, base), _Steps(base)
+    own, steps = _stated(campaign, base), _Steps(base)
     usual = base.execution.batch_size, _length(base, base.execution)
     sizes = {phase: (one.batch_size, _length(base, one)) for phase, one in own.items()}
-    all_segments = run_segments(asked, tokens, parameters, *usual, sizes)
+    all_segments = run_segments(campaign, tokens, parameters, *usual, sizes)
     found = _searched(base, all_segments)
     everywhere = list(dict.fromkeys((base.execution, *own.values(), *found.values())))
     tried = []
@@ -209,7 +209,7 @@ def parts_of(
     ]
     layouts = [[_layout(one.execution) for one, _ in row] for row in tried]
     chosen = quickest(times, layouts, restart)
-    parts: list[Part] = []
+    parts: list[RunPart] = []
     for i, (segment, number) in enumerate(zip(all_segments, chosen, strict=True)):
         one, note = tried[i][number]
         changed = i > 0 and layouts[i][number] != layouts[i - 1][chosen[i - 1]]
@@ -217,11 +217,13 @@ def parts_of(
     return tuple(parts)
 
 
-def _part(segment: RunSegment, one: Estimate, changed: bool, note: str) -> Part:
+def _part(segment: RunSegment, one: Estimate, changed: bool, note: str) -> RunPart:
     """Return a part, with the deployment that generates its responses."""
     if segment.rollout is None:
-        return Part(segment, one, _count(segment), changed, note)
-    part = Part(segment, one, _count(segment), changed, note, generating_deployment(segment, one))
+        return RunPart(segment, one, _count(segment), changed, note)
+    part = RunPart(
+        segment, one, _count(segment), changed, note, generating_deployment(segment, one)
+    )
     answers = part.generated.workload.requests if part.generated else 0
     time = duration(part.rollout_time, error=part.rollout_time / 20)
     words = f"{time} of a step generate {answers:,} responses before training"
@@ -273,10 +275,10 @@ def _length(base: Estimate, execution: Execution) -> int:
 def _fields(base: Estimate, execution: Execution, segment: RunSegment) -> dict[str, Any]:
     """Return the fields of an execution that a segment changes."""
     same = segment.seq_size == base.model.seq_size and execution.seq_length == 0
-    found = {"batch_size": segment.batch_size, "seq_length": 0 if same else segment.seq_size}
+    result = {"batch_size": segment.batch_size, "seq_length": 0 if same else segment.seq_size}
     if segment.document_mean is not None:
-        found["packed_percent"] = packed_percent_of(segment.document_mean, segment.seq_size)
-    return found
+        result["packed_percent"] = packed_percent_of(segment.document_mean, segment.seq_size)
+    return result
 
 
 def _layout(execution: Execution) -> Hashable:
@@ -284,22 +286,22 @@ def _layout(execution: Execution) -> Hashable:
     return replace(execution, **_OF_A_STEP)
 
 
-def _stated(asked: Campaign, base: Estimate) -> dict[int, Execution]:
+def _stated(campaign: Campaign, base: Estimate) -> dict[int, Execution]:
     """Return the executions that phases state, by the number of the phase."""
-    found = {}
-    for number, phase in enumerate(asked.phases):
+    result = {}
+    for number, phase in enumerate(campaign.phases):
         if phase.execution is None or phase.execution.searched:
             continue
-        one = _read(asked, number, phase.execution.raw)
+        one = _read(campaign, number, phase.execution.raw)
         if one.num_procs != base.execution.num_procs:
             wanted = f"{base.execution.num_procs:,}, the processors of the run"
             place = f"phases[{number}].execution.num_procs"
-            raise SpecError(asked.name, Problem(place, wanted, f"{one.num_procs:,}"))
-        found[number] = one
-    return found
+            raise SpecError(campaign.name, Problem(place, wanted, f"{one.num_procs:,}"))
+        result[number] = one
+    return result
 
 
-def _read(asked: Campaign, phase: int, raw: str | dict[str, Any]) -> Execution:
+def _read(campaign: Campaign, phase: int, raw: str | dict[str, Any]) -> Execution:
     """Read the execution of a phase; problems of fields written in the campaign have their path in the campaign."""
     try:
         return inputs.execution(raw, edition=CORRECTED)
@@ -308,24 +310,24 @@ def _read(asked: Campaign, phase: int, raw: str | dict[str, Any]) -> Execution:
             raise
         place = f"phases[{phase}].execution"
         problems = [replace(one, field=f"{place}.{one.field}") for one in error.problems]
-        raise SpecError(asked.name, problems) from None
+        raise SpecError(campaign.name, problems) from None
 
 
-def _searched(base: Estimate, whole: Iterable[RunSegment]) -> dict[int, Execution]:
+def _searched(base: Estimate, segments: Iterable[RunSegment]) -> dict[int, Execution]:
     """Return the best execution of each searched phase, for its segment with the most tokens."""
     largest: dict[int, RunSegment] = {}
-    for segment in whole:
+    for segment in segments:
         if segment.execution is not None and segment.execution.searched:
             before = largest.setdefault(segment.phase, segment)
             largest[segment.phase] = max(before, segment, key=lambda one: one.tokens)
     known: dict[Hashable, Execution] = {}
-    found = {}
+    result = {}
     for phase, segment in largest.items():
         asked = segment.execution, segment.batch_size, segment.seq_size, segment.document_mean
         if asked not in known:
             known[asked] = _found(base, segment)
-        found[phase] = known[asked]
-    return found
+        result[phase] = known[asked]
+    return result
 
 
 def _found(base: Estimate, segment: RunSegment) -> Execution:
@@ -361,22 +363,22 @@ def _best(
 def _tried(
     steps: _Steps, options: Sequence[Execution], segment: RunSegment
 ) -> list[tuple[Estimate, str]]:
-    """Return the steps of a rung by those of some executions that can run it.
+    """Return the step of a segment under each execution that can run it, with a note on differences.
 
     Raises:
         SpecError, Infeasible: If none can run it: the problem of the first.
     """
-    found = []
+    result = []
     for one in options[1:]:
         try:
-            found.append(steps.of(one, segment))
+            result.append(steps.of(one, segment))
         except (SpecError, Infeasible):
             continue  # an execution of another part need not suit this one
     try:
-        return [steps.of(options[0], segment), *found]
+        return [steps.of(options[0], segment), *result]
     except (SpecError, Infeasible):
-        if found:
-            return found
+        if result:
+            return result
     return [_named(segment, lambda: steps.of(options[0], segment))]
 
 

@@ -65,20 +65,23 @@ class RunReplanner:
         steps = Case(case.model, case.execution, case.system, TIME)
         self._steps, self._sign = Replanner(steps, preset), RISING[case.statistic]
 
-    def best(self, system: System, own: float | None) -> Replanned | None:
+    def best(self, system: System, original: float | None) -> Replanned | None:
         """Return the best plan on a system; None if nothing fits.
 
-        `own` is the figure of the original plan on this system, None if it cannot run there.
+        `original` is the figure of the original plan on this system, None if it cannot run there.
         """
-        return self._best(system, own, lambda time: self._steps.best(system, time))
+        return self._best(system, original, lambda time: self._steps.best(system, time))
 
     def _best(
-        self, system: System, own: float | None, steps: Callable[[float | None], Replanned | None]
+        self,
+        system: System,
+        original: float | None,
+        steps: Callable[[float | None], Replanned | None],
     ) -> Replanned | None:
         """Return the best plan; `steps` finds the plan with the shortest step, given the time of the original plan."""
         kept = None
-        if own is not None:
-            kept = Replanned(value=own, execution=self._steps.fields, kept=True)
+        if original is not None:
+            kept = Replanned(value=original, execution=self._steps.fields, kept=True)
         time = self._steps.case.on(system)
         found = steps(time if math.isfinite(time) else None)
         if found is None or (found.kept and kept is not None):
@@ -86,20 +89,20 @@ class RunReplanner:
         other = self._of_run(found, system)
         if other is None or kept is None:
             return other or kept
-        return kept if self._score(own or 0.0) >= self._score(other.value) else other
+        return kept if self._score(original or 0.0) >= self._score(other.value) else other
 
-    def foresee(self, changes: Sequence[Change]) -> None:
+    def prefetch(self, changes: Sequence[Change]) -> None:
         """Search at once for the best plans with several single-parameter changes, which are requested later."""
-        self._steps.foresee(changes)
+        self._steps.prefetch(changes)
 
-    def with_figures(self, values: Change, own: float | None) -> Replanned | None:
+    def with_figures(self, values: Change, original: float | None) -> Replanned | None:
         """Return the best plan on the system with changed parameters; arguments as for :meth:`best`."""
         system = with_figures(self.system, values)
-        return self._best(system, own, lambda time: self._steps.with_figures(values, time))
+        return self._best(system, original, lambda time: self._steps.with_figures(values, time))
 
-    def worth(self, felt: Iterable[Effect], idle: Iterable[Effect]) -> list[Effect]:
+    def to_replan(self, felt: Iterable[Effect], idle: Iterable[Effect]) -> list[Effect]:
         """Return the hardware effects to replan."""
-        return self._steps.worth(felt, idle)
+        return self._steps.to_replan(felt, idle)
 
     def capacity_sweep(self) -> CapacitySweep:
         """Return the best plan at each capacity of tier 1, among those with the shortest steps."""
@@ -115,12 +118,12 @@ class RunReplanner:
     def _score(self, value: float) -> float:
         return -self._sign * value
 
-    def _of_run(self, found: Replanned, system: System) -> Replanned | None:
+    def _of_run(self, replanned: Replanned, system: System) -> Replanned | None:
         """Return a plan with the figure of its run; None if a part of the run does not fit."""
-        plan = inputs.execution(found.execution)
+        plan = inputs.execution(replanned.execution)
         try:
             run = self.run.with_plan(estimate(self._steps.case.model, plan, system))
         except (Infeasible, SpecError):
             return None
         value = run.figures[self.statistic]
-        return None if value is None else replace(found, value=value)
+        return None if value is None else replace(replanned, value=value)

@@ -14,11 +14,11 @@ from calculon.advise.runs.run_details import (
     node_details,
     warnings_of,
 )
-from calculon.advise.runs.run_parts import Part, parts_of
+from calculon.advise.runs.run_parts import RunPart, parts_of
 from calculon.advise.sensitivity_of_case import largest, run_sensitivity
 from calculon.advise.sensitivity_result import Sensitivity
 from calculon.architecture.parameters import active_count
-from calculon.base.display import Tabular, columns_of, draw_result
+from calculon.base.display import WithMfu, columns_of, draw_result
 from calculon.base.errors import Infeasible
 from calculon.base.frozen import dataclass
 from calculon.base.records import only_values
@@ -51,7 +51,7 @@ _NESTED = ("execution", "rollout")
 
 
 @dataclass(frozen=True)
-class TrainingRun(Tabular):
+class TrainingRun(WithMfu[float | None]):
     """A whole training run.
 
     Attributes:
@@ -61,7 +61,7 @@ class TrainingRun(Tabular):
     """
 
     campaign: Campaign
-    parts: tuple[Part, ...]
+    parts: tuple[RunPart, ...]
     whole: WholeRun
 
     @cached_property
@@ -76,7 +76,7 @@ class TrainingRun(Tabular):
         }
 
     @property
-    def main(self) -> Part:
+    def main(self) -> RunPart:
         """Longest part."""
         return max(self.parts, key=lambda one: one.days)
 
@@ -124,7 +124,7 @@ class TrainingRun(Tabular):
         For a run to a target loss, also the tokens needed by both laws. Sources: :mod:`calculon.campaign.scaling_laws`.
         """
         parameters = float(active_count(self.model))
-        found: dict[str, Any] = {
+        result: dict[str, Any] = {
             "parameters": parameters,
             "counted": COUNTED,
             "tokens_per_parameter": self.tokens / parameters,
@@ -132,9 +132,9 @@ class TrainingRun(Tabular):
             "sources": {name: law.source for name, law in LAWS.items()},
         }
         if self.campaign.loss is not None:
-            found["tokens"] = tokens_of_loss(self.campaign.loss, parameters)
-            found["counts"] = COUNTS.name
-        return found
+            result["tokens"] = tokens_of_loss(self.campaign.loss, parameters)
+            result["counts"] = COUNTS.name
+        return result
 
     @cached_property
     def days_between(self) -> tuple[float, float] | None:
@@ -197,10 +197,8 @@ class TrainingRun(Tabular):
             "assumed": self.assumed,
         }
 
-    @property
-    def mfu(self) -> float | None:
-        """Model FLOP utilisation of a step of the longest part; ``figures["mfu_effective"]`` is that of the run."""
-        return self.main.estimate.mfu
+    def _statistic(self, name: str) -> float | None:
+        return self.main.estimate.stats.get(name)
 
     def table(self) -> dict[str, list[Any]]:
         """Return a row for each part, in their order, with fields and statistics of its execution.
@@ -255,15 +253,15 @@ class TrainingRun(Tabular):
         )
 
 
-def training_run(asked: Campaign, base: Estimate) -> TrainingRun:
+def training_run(campaign: Campaign, base: Estimate) -> TrainingRun:
     """Return the whole run of an estimated plan; errors as for :func:`calculon.campaign`."""
     e, parameters = base.execution, float(active_count(base.model))
     seq_size = e.seq_length or base.model.seq_size
-    tokens = tokens_of_run(asked, parameters, e.batch_size * seq_size)
+    tokens = tokens_of_run(campaign, parameters, e.batch_size * seq_size)
     # A run without stretches is enough for the time of a restart, which decides where phases may
     # change their plan.
-    run = WholeRun(asked, job(asked, base.system, e.datatype, _lookup(base), parameters), ())
-    parts = parts_of(asked, base, tokens, parameters, float(run.planned_restart))
+    run = WholeRun(campaign, job(campaign, base.system, e.datatype, _lookup(base), parameters), ())
+    parts = parts_of(campaign, base, tokens, parameters, float(run.planned_restart))
     main = max(parts, key=lambda one: one.days).estimate
     segments = tuple(
         timed_segment(
@@ -274,17 +272,17 @@ def training_run(asked: Campaign, base: Estimate) -> TrainingRun:
         )
         for one in parts
     )
-    of_job = job(asked, base.system, e.datatype, _lookup(main), parameters)
+    of_job = job(campaign, base.system, e.datatype, _lookup(main), parameters)
     pauses = sum(one.restarts for one in parts)
     whole = replace(run, job=of_job, segments=segments, pauses=pauses)
-    found = TrainingRun(asked, parts, whole)
-    _check(found)
-    return found
+    result = TrainingRun(campaign, parts, whole)
+    _check(result)
+    return result
 
 
-def _check(found: TrainingRun) -> None:
+def _check(training_run: TrainingRun) -> None:
     """Refuse a run that never ends, and limits that cannot be checked."""
-    whole = found.whole
+    whole = training_run.whole
     with ignore_float_errors():
         longer = float(whole.wall / whole.useful)
     # Written so that NaN counts as never.
@@ -292,7 +290,7 @@ def _check(found: TrainingRun) -> None:
         said = f"a failure every {float(whole.mtbf):.3g} s, and {float(whole.recovery):.3g} s to restart"
         hint = "raise reliability.mtbf_processor, or shorten restart, detect and load_time"
         raise Infeasible("never_ends", f"the run never ends: {said}. Hint: {hint}")
-    limits(found.campaign, found.figures)
+    limits(training_run.campaign, training_run.figures)
 
 
 def _lookup(one: Estimate) -> Any:

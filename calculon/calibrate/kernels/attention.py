@@ -48,8 +48,10 @@ class Gpu(NamedTuple):
     borrowed: Mapping[str, Mapping[str, float]]
 
 
-_PYTORCH = "FlashAttention-2, which PyTorch and Transformer Engine run on an A100"
-_ENGINE = "that of cuDNN, which Transformer Engine takes on Hopper and Blackwell; PyTorch runs FlashAttention-2"
+_PYTORCH = "FlashAttention-2, which PyTorch and Transformer Engine use on an A100"
+_ENGINE = (
+    "cuDNN, which Transformer Engine uses on Hopper and Blackwell; PyTorch uses FlashAttention-2"
+)
 _H100 = {name: {"H100-SXM5-80GB": 1.0} for name in ("flash2", "flash3", "cudnn")}
 
 GPUS: Mapping[str, Gpu] = {
@@ -98,10 +100,10 @@ _FEW_RUNS, _RUNS = "aic-", (9, 30)
 FEW_WAVES = 4
 """Tiles per multiprocessor below which the tail and the start of a kernel show in its time."""
 
-LEAST_SMALL = 10
+MIN_SMALL = 10
 """Rows with few tiles that a kernel needs so that its own tail and start are fitted."""
 
-_MOST_HELD = 0.6
+_MAX_HELD = 0.6
 """Held-out share of the rows of a pass and head width above which too few are left, so that none is held out."""
 
 _PRIOR = 0.03
@@ -142,7 +144,7 @@ class Kernels:
 
     def times(self, law: FusedAttention, system: System, engine: Engine) -> Seconds:
         """Return the times of the rows, of one pass or combined, at the clock rate of their measurement."""
-        found, sustained = np.zeros(len(self.rows)), law.kernels[law.default].sustained
+        result, sustained = np.zeros(len(self.rows)), law.kernels[law.default].sustained
         runs = np.where(self.rows.source.str.startswith(_FEW_RUNS), *_RUNS)
         passes = self.rows["pass"].to_numpy()
         for rows, layer, peak in self.groups:
@@ -153,8 +155,8 @@ class Kernels:
             arithmetic = arithmetic[:2, 0] * _burst(arithmetic[:2, 0], runs[rows], sustained)
             combined = system.combine(arithmetic, system.mem1.time(accessed[:, 0]))
             which = passes[rows]
-            found[rows] = combined[0] * (which != "bwd") + combined[1] * (which != "fwd")
-        return found
+            result[rows] = combined[0] * (which != "bwd") + combined[1] * (which != "fwd")
+        return result
 
     def widths(self, which: str) -> list[float]:
         """Return the head widths of rows that time a pass, ``fwd`` or ``bwd``."""
@@ -174,8 +176,8 @@ def _burst(time: Seconds, runs: Array, sustained: float) -> Array:
     The clock falls while calls repeat: after :data:`SAG_TIME` it is half-way to the rate of continuous work.
     """
     lasts = time * runs
-    found: Array = sustained * (1 + (1 / sustained - 1) * lasts / (lasts + SAG_TIME))
-    return found
+    result: Array = sustained * (1 + (1 / sustained - 1) * lasts / (lasts + SAG_TIME))
+    return result
 
 
 def _layer(rows: pd.DataFrame, widths: tuple[int, int], causal: bool) -> Layer:
@@ -359,7 +361,7 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
     kernels: dict[str, AttentionKernel] = {}
     first: tuple[float, float, float] | None = None
     for name in order:
-        enough = few[name] >= LEAST_SMALL
+        enough = few[name] >= MIN_SMALL
         kernels[name] = run(name, None if enough or first is None else first)
         fitted = kernels[name]
         first = first or (fitted.sustained, fitted.tail, fitted.start)
@@ -443,7 +445,7 @@ def _held_out(rows: pd.DataFrame) -> Array:
     """Return a mask of held-out rows, chosen by shape; head widths that would keep too few rows hold out none."""
     found = held_out(rows[["heads_q", "heads_kv", "dim_qk", "dim_v", "seq_kv"]])
     share = pd.Series(found).groupby([rows["pass"], rows.dim_qk], sort=False).transform("mean")
-    kept: Array = found & (share < _MOST_HELD).to_numpy()
+    kept: Array = found & (share < _MAX_HELD).to_numpy()
     return kept
 
 
@@ -525,52 +527,52 @@ def _sources_of_filled(
     narrow: Mapping[str, Kernels], kernels: Mapping[str, AttentionKernel]
 ) -> dict[str, str]:
     """Return the sources of value padding: the rows that show it."""
-    found = {}
+    result = {}
     for name, of_name in narrow.items():
         for of_row, of_kernel in (("fwd", "forward"), ("bwd", "backward")):
             rows = of_name.rows[of_name.rows["pass"] == of_row]
             if len(rows) and getattr(kernels[name], of_kernel).fills_values:
                 names = ", ".join(sorted(set(rows.source)))
-                found[f"{PATH}.*.kernels.{name}.{of_kernel}.fills_values"] = (
-                    f"nearer to {len(rows)} measured kernels of systems/measured/attention.csv: {names}"
+                result[f"{PATH}.*.kernels.{name}.{of_kernel}.fills_values"] = (
+                    f"closer to {len(rows)} measured kernels of systems/measured/attention.csv: {names}"
                 )
-    return found
+    return result
 
 
 def _sources(
     measured: Mapping[str, Kernels], kernels: Mapping[str, AttentionKernel]
 ) -> dict[str, str]:
     """Return the sources of each kernel's constants."""
-    found = {
+    result = {
         f"{PATH}.*.law": "Dao 2023, arXiv:2307.08691, sections 3.1 and 3.2: tiles of queries over multiprocessors",
-        f"{PATH}.*.multiprocessors": "NVIDIA's whitepaper or data sheet of the architecture: those that are enabled",
+        f"{PATH}.*.multiprocessors": "NVIDIA's whitepaper or datasheet of the architecture: enabled multiprocessors",
     }
     for name in sorted(kernels):
         if name in OLDER:
-            text = f"flash2, slower {_OLDER_SOURCES[name]}"
+            text = f"flash2 slowed down {_OLDER_SOURCES[name]}"
         else:
             rows = measured[name].rows
             names = ", ".join(sorted(set(rows.source)))
             text = (
                 f"fitted to {len(rows)} measured kernels of systems/measured/attention.csv: {names}"
             )
-        found[f"{PATH}.*.kernels.{name}.*"] = text
-    return found
+        result[f"{PATH}.*.kernels.{name}.*"] = text
+    return result
 
 
 def _assumed(
     gpu: str, system: System, kernels: Mapping[str, AttentionKernel], few: Mapping[str, int]
 ) -> list[str]:
     """Return the assumptions that no measurement supports."""
-    found = [f"{PATH}.*.default: {GPUS[gpu].why}"]
+    result = [f"{PATH}.*.default: {GPUS[gpu].why}"]
     if "float8" in system.matrix:
-        text = "runs attention in 16 bits: half the share of twice the peak"
-        found.append(f"{PATH}.float8.*: {text}")
-    if lent := [name for name in sorted(kernels) if few.get(name, 0) < LEAST_SMALL]:
+        text = "attention runs in 16 bits: half the share of twice the peak"
+        result.append(f"{PATH}.float8.*: {text}")
+    if lent := [name for name in sorted(kernels) if few.get(name, 0) < MIN_SMALL]:
         names = ", ".join(lent)
-        text = f"of {names} those of the kernel that was measured with few tiles and short calls"
-        found.append(f"{PATH}.*.tail, {PATH}.*.start, {PATH}.*.sustained: {text}")
+        text = f"for {names}, as the kernel that was measured with few tiles and short calls"
+        result.append(f"{PATH}.*.tail, {PATH}.*.start, {PATH}.*.sustained: {text}")
     if "triton" in kernels and not gpu.startswith("A100"):
-        text = "as much slower than flash2 as on an A100"
-        found.append(f"{PATH}.*.flash1.*, {PATH}.*.triton.*: {text}")
-    return found
+        text = "slower than flash2 by the same ratio as on an A100"
+        result.append(f"{PATH}.*.flash1.*, {PATH}.*.triton.*: {text}")
+    return result

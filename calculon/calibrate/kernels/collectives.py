@@ -36,7 +36,7 @@ SAME_LINKS = {
 
 _OPERATIONS = {"alltoall": "all_to_all", "send_recv": "p2p"}
 _PORTS = {"NVLink3": 300e9, "NVLink4": 450e9, "NVLink5": 900e9}
-_LEAST_ROWS = 8
+_MIN_ROWS = 8
 _START = (1e-5, 1e-6, 0.7, 3e-6)
 """Start of the search: latency, latency per rank, and share and ramp of each group size."""
 
@@ -59,7 +59,7 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
     for operation in MEASURABLE:
         for source_gpu in SAME_LINKS.get(gpu, (gpu,)):
             measured = table[(table.gpu == source_gpu) & (table.op == operation)]
-            if len(measured) >= _LEAST_ROWS:
+            if len(measured) >= _MIN_ROWS:
                 break
         else:
             continue
@@ -70,9 +70,7 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
         keys = ", ".join(sorted(measured.source.unique()))
         sources[path] = f"fitted to systems/measured/collectives.csv: {keys}"
         if source_gpu != gpu:
-            assumed.append(
-                f"{path}: shares of the port and latencies of {source_gpu}, whose table is used"
-            )
+            assumed.append(f"{path}: port shares and latencies measured on {source_gpu}")
         rows.append(seen)
     if not laws:
         return None

@@ -77,7 +77,7 @@ def share_of_products(
         fragment["grouped_efficiency"] = share
         used = ", ".join(sorted(rows.source.unique()))
         sources["ext.serving.grouped_efficiency"] = (
-            f"median of {int((bound & ~kept).sum())} layers of experts bound by arithmetic, of {len(rows)} in "
+            f"median of {int((bound & ~kept).sum())} compute-bound expert layers, of {len(rows)} in "
             f"systems/measured/moe.csv: {used}"
         )
         slower = replace(full_rate.ext.serving, grouped_efficiency=share)

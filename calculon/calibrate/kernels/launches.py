@@ -48,8 +48,8 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
             },
         },
         assumed=[
-            "ext.launch.eager: one figure of an inference, for every host and for training with its autograd; loops "
-            "with less Python around their kernels launch one in 5 to 25 us"
+            "ext.launch.eager: a single measurement of inference, used for every host and for training with autograd; "
+            "loops with less Python per kernel launch one in 5 to 25 us"
         ],
         rows=pd.DataFrame(columns=["group", "measured", "predicted", "held_out"]),
     )

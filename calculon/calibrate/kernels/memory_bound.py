@@ -174,7 +174,7 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
     if start is None:
         start = _least(tables["launches"], gpu)
         assumed = [
-            "ext.traffic.start, ext.kernels.*.start: the smallest kernel in a CUDA graph (launches.csv)"
+            "ext.traffic.start, ext.kernels.*.start: time of the smallest kernel in a CUDA graph (launches.csv)"
         ]
     rates = {}
     for kind, rows in seen.groupby("kind", sort=False):
@@ -293,13 +293,13 @@ def _fragment(rates: Mapping[str, tuple[float, float]], start: float) -> dict[st
 
 def _sources(measured: pd.DataFrame, gpu: str) -> dict[str, str]:
     """Return the sources of the shares by path."""
-    found = {}
+    result = {}
     for kind, rows in measured.groupby("kind", sort=False):
         path = "ext.traffic.*" if kind == "memory" else f"ext.kernels.{kind}.*"
         names = ", ".join(sorted(set(rows["source"])))
         more = " and kernels of the same chip" if gpu in SIBLINGS else ""
-        found[path] = (
+        result[path] = (
             f"median over {len(rows)} measured kernels of {gpu}{more} (systems/measured/memory_bound.csv: {names}), "
-            "by what each implementation moves"
+            "using the bytes that each implementation moves"
         )
-    return found
+    return result

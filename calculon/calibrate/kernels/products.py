@@ -101,8 +101,8 @@ product alone. Cost: 1.1 to 1.2 times the time (pytorch/ao issue 2377). The smal
 """
 
 PROMOTED_SOURCE = (
-    "pytorch/ao issue 2377: gradients take 1.1 to 1.2 times as long with sums of 128 terms added up in 32 bits, as "
-    "frameworks have them; the smaller"
+    "pytorch/ao issue 2377: gradients take 1.1 to 1.2 times as long if sums of 128 terms are accumulated in 32 bits, "
+    "as in frameworks; the smaller slowdown"
 )
 
 
@@ -233,9 +233,7 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
         products[type_] = _slower(products[like], system, like, type_)
     sources["ext.kernels.product.*.weight_gradients"] = transposed_source
     sources["ext.kernels.product.*.multiprocessors"] = "NVIDIA, architecture whitepaper"
-    sources["ext.processing_mode"] = (
-        "times of measured products have arithmetic and traffic in them"
-    )
+    sources["ext.processing_mode"] = "measured product times include arithmetic and memory traffic"
     return FittedPart(
         {"ext": {"processing_mode": "roofline", "kernels": {"product": products}}},
         sources,
@@ -445,40 +443,44 @@ def _slower(law: Mapping[str, Any], system: System, like: str, type_: str) -> di
 
 def _assumed(products: Mapping[str, Any], gpu: str) -> list[str]:
     """Return the assumptions that no measurement supports."""
-    warm = "as the longest measured products"
+    longest = "the longest measured products"
     if gpu in CONTINUOUS:
-        warm = (
-            f"as the products of {CONTINUOUS[gpu]}, from another machine, which are taken to follow each other; those "
-            "of nine calls, up to 1.3 s of work, get slower up to the longest"
+        longest = (
+            f"the products of {CONTINUOUS[gpu]}, measured on another machine and assumed to run back to back; the "
+            "nine calls measured here, up to 1.3 s of work, are still slowing down at the longest"
         )
     lines = [
-        f"ext.kernels.product.*.sustained: all of training is continuous work, as warm {warm}",
-        "ext.kernels.product.*.alignment: of an A100 (A. Karpathy, nanoGPT, 3 February 2023: GPT-2 124M trains 25 % "
-        "faster with a vocabulary of 50,304 than of 50,257: 0.42), between by the number of loads; the fit has it as 1",
-        "ext.kernels.product.*.tiles: sizes of the kernels of NVIDIA's libraries; their rates were fitted",
+        f"ext.kernels.product.*.sustained: training is continuous work, at the clock of {longest}",
+        "ext.kernels.product.*.alignment: from an A100 (A. Karpathy, nanoGPT, 3 February 2023: GPT-2 124M trains 25 % "
+        "faster with a vocabulary of 50,304 than with 50,257: 0.42); in between, by the number of loads; the fit uses "
+        "1",
+        "ext.kernels.product.*.tiles: tile sizes of NVIDIA's libraries; their rates were fitted",
     ]
     for name, text in (
-        ("float8", "scaled by tensor; the cast that is measured with a product was taken out"),
-        ("float4", "the cast that is measured with a product was taken out"),
-        ("float32", "the time of the host that is measured with a product was taken out"),
+        (
+            "float8",
+            "scaled per tensor; the cast measured together with the product was subtracted",
+        ),
+        ("float4", "the cast measured together with the product was subtracted"),
+        ("float32", "the host time measured together with the product was subtracted"),
     ):
         if name in products:
             shared = [one for one in _SHARED if one in products[name]]
             paths = ", ".join(f"ext.kernels.product.{name}.{one}" for one in shared)
-            lines.append(f"{paths}: those of 16-bit products; {text}")
+            lines.append(f"{paths}: as 16-bit products; {text}")
     if gpu in CONTINUOUS and "float8" in products:
         lines.append(
-            "ext.kernels.product.float8.sustained: no 8-bit products followed each other; of nine calls, none above "
-            "15 ms, along the fall of 16-bit products"
+            "ext.kernels.product.float8.sustained: no back-to-back 8-bit products were measured; the nine calls up to "
+            "15 ms follow the slowdown of 16-bit products"
         )
     if "float4" in products:
         lines.append(
-            "ext.kernels.product.float4.sustained: that of 8-bit products: one product in 4 bits takes more than 10 "
-            "ms, and alone does not tell it"
+            "ext.kernels.product.float4.sustained: as 8-bit products; only one 4-bit product takes more than 10 ms, "
+            "too few to determine it"
         )
     if TFLOAT32[0] in products:
         lines.append(
-            "ext.kernels.product.tfloat32.*: no kernel was measured: those of bfloat16, with half_depth in proportion "
-            "to the peak, as begin and end of a tile take as long in any type"
+            "ext.kernels.product.tfloat32.*: no kernel was measured; as bfloat16, with half_depth in proportion to "
+            "the peak, because the start and end of a tile take equally long in every type"
         )
     return lines

@@ -54,14 +54,14 @@ _ATTENTION = {
     "key_tile": Unknown(100, 1, 1000),
     "tail": Unknown(0.1, 1e-4, 2.0),
 }
-_LEAST_TAIL = 1e-3  # a smaller tail is dropped
+_MIN_TAIL = 1e-3  # a smaller tail is dropped
 _LATENCY = Unknown(4e-6, 1e-6, 5e-5)
 _MORE = Unknown(3e-7, 1e-9, 5e-5)  # latency added by the next larger group, so that latencies rise
 _SHARE = Unknown(0.6, 0.1, 1.0)
 
 _NOTHING: Array = np.array([])
 
-Part = tuple[dict[str, Any], dict[str, str], list[str], pd.DataFrame]
+KernelFit = tuple[dict[str, Any], dict[str, str], list[str], pd.DataFrame]
 """Constants, their sources, assumptions, and the measured rows."""
 
 
@@ -106,7 +106,7 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
 # -- decode attention -----------------------------------------------------------------------------------------------
 
 
-def _attention(table: pd.DataFrame, gpu: str, _: System) -> Part | None:
+def _attention(table: pd.DataFrame, gpu: str, _: System) -> KernelFit | None:
     name = BETTER_KERNELS.get(gpu, gpu)
     rows = table[(table["pass"] == "decode") & (table.gpu == name)]
     if rows.empty:
@@ -117,7 +117,7 @@ def _attention(table: pd.DataFrame, gpu: str, _: System) -> Part | None:
     seconds = rows.time_s.to_numpy(float)
     found = _solved(law_of, list(_ATTENTION.values()), seconds, ~kept)
     floor, efficiency, key_tile, tail = (rounded(one, _DIGITS) for one in found)
-    tail = tail if tail > _LEAST_TAIL else 0.0
+    tail = tail if tail > _MIN_TAIL else 0.0
     predicted = law_of(np.array([floor, efficiency, key_tile, tail]))
     stated: dict[str, Any] = {"efficiency": efficiency, "key_tile": key_tile}
     if tail:
@@ -127,11 +127,11 @@ def _attention(table: pd.DataFrame, gpu: str, _: System) -> Part | None:
     text = f"fitted to {len(rows)} measured kernels ({kernels}) of systems/measured/attention.csv: {used}"
     paths = f"{PATH}.decode_attention.*, {PATH}.attention_floor"
     assumed = (
-        f"{paths}: kernels of other engines and caches in 8 bits are as fast for their bytes as these ({kernels}, 16 "
+        f"{paths}: kernels of other engines, and 8-bit caches, take the same time per byte as these ({kernels}, 16 "
         "bits, heads of 128)"
     )
     if name != gpu:
-        assumed += f"; they are those of {name}, as the one kernel measured on {gpu} is slower than other engines'"
+        assumed += f"; values of {name}, because the only kernel measured on {gpu} is slower than in other engines"
     return (
         {"attention_floor": floor, "decode_attention": stated},
         {f"{PATH}.attention_floor": text, f"{PATH}.decode_attention.*": text},
@@ -156,8 +156,8 @@ def _decode_law(
         law = DecodeAttention(
             efficiency=efficiency, key_tile=key_tile, tail=tail, multiprocessors=multiprocessors
         )
-        found: Seconds = floor + law.reading(batch, keys, kv_heads, key_bytes, other, bandwidth)
-        return found
+        result: Seconds = floor + law.reading(batch, keys, kv_heads, key_bytes, other, bandwidth)
+        return result
 
     return times
 
@@ -165,7 +165,7 @@ def _decode_law(
 # -- small reductions -------------------------------------------------------------------------------------------------
 
 
-def _reduce(table: pd.DataFrame, gpu: str, system: System) -> Part | None:
+def _reduce(table: pd.DataFrame, gpu: str, system: System) -> KernelFit | None:
     which = (table.op == "all_reduce") & (table.nodes == 1) & (table.bytes <= SMALL)
     table = table[which & table.library.str.endswith("CustomAllReduce_graph")]
     name = next((one for one in (gpu, SAME_LINKS.get(gpu)) if (table.gpu == one).any()), None)
@@ -186,8 +186,8 @@ def _reduce(table: pd.DataFrame, gpu: str, system: System) -> Part | None:
     def times(constants: Array) -> Seconds:
         *steps, share = constants.tolist()
         latency = LatencyByRanks(ranks, tuple(np.cumsum(steps).tolist()))
-        found: Seconds = SmallReduce(latency=latency, efficiency=share).time(size, members, port)
-        return found
+        result: Seconds = SmallReduce(latency=latency, efficiency=share).time(size, members, port)
+        return result
 
     kept = held_out(pd.DataFrame({"op": rows.op, "bytes": np.log2(rows.bytes).round().astype(int)}))
     unknowns = [_LATENCY, *([_MORE] * (len(ranks) - 1)), _SHARE]
@@ -195,12 +195,12 @@ def _reduce(table: pd.DataFrame, gpu: str, system: System) -> Part | None:
     share = rounded(share, _DIGITS)
     latencies = [rounded(one, _DIGITS) for one in np.cumsum(steps).tolist()]
     used = ", ".join(sorted(rows.source.unique()))
-    text = f"fitted to {len(rows)} all-reduces up to 4 MiB in graphs of systems/measured/collectives.csv: {used}"
+    text = f"fitted to {len(rows)} all-reduces up to 4 MiB in CUDA graphs, systems/measured/collectives.csv: {used}"
     if strange.any():
         count = int(strange.sum())
-        text += f"; {count} that took longer than two larger messages did not count"
+        text += f"; {count} that took longer than two larger messages excluded"
     path = f"{PATH}.small_reduce.*"
-    assumed = [] if name == gpu else [f"{path}: those of {name}, whose links are the same"]
+    assumed = [] if name == gpu else [f"{path}: as {name}, which has the same links"]
     stated = {"latency": [list(pair) for pair in zip(map(int, ranks), latencies, strict=True)]}
     constants = np.array([*np.diff(latencies, prepend=0.0), share])
     return (
@@ -214,7 +214,7 @@ def _reduce(table: pd.DataFrame, gpu: str, system: System) -> Part | None:
 # -- small kernels ----------------------------------------------------------------------------------------------------
 
 
-def _floor(table: pd.DataFrame, gpu: str, _: System) -> Part | None:
+def _floor(table: pd.DataFrame, gpu: str, _: System) -> KernelFit | None:
     own = table[(table.gpu == gpu) & (table.what == FLOOR)].time_s
     if own.empty:
         return None
@@ -233,12 +233,12 @@ def _solved(
     start, low, high = np.log(np.array(unknowns, dtype=float).T)
 
     def errors(at: Array) -> Array:
-        found: Array = np.log(law_of(np.exp(at)) / seconds)[used]
-        return found
+        result: Array = np.log(law_of(np.exp(at)) / seconds)[used]
+        return result
 
     at = least_squares(errors, start, bounds=(low, high), loss="soft_l1", f_scale=_SCALE).x
-    found: list[float] = np.exp(at).tolist()
-    return found
+    result: list[float] = np.exp(at).tolist()
+    return result
 
 
 def _rows(group: str, measured: Seconds, predicted: Seconds, kept: Array) -> pd.DataFrame:

@@ -191,15 +191,15 @@ def fitted_system(
     document = copied(base)
     for part in parts:
         document = _with_part(document, part)
-    found = Kernels(document, gpu, rows)
+    result = Kernels(document, gpu, rows)
     about = document["about"]
     about["processor"] = gpu
     about["kernels"] = {
         record["group"]: {score: record[score] for score in _SCORES}
-        for record in found.residuals()
+        for record in result.residuals()
         if record["rows"] == "held out"
     }
-    return found
+    return result
 
 
 def _about(document: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -209,8 +209,8 @@ def _about(document: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _with_part(document: Mapping[str, Any], part: FittedPart) -> dict[str, Any]:
     """Return a document with a fitted part merged in; earlier statements about the same values are removed."""
-    found: dict[str, Any] = _merged(document, part.fragment)
-    extension = found.get("ext", {})
+    result: dict[str, Any] = _merged(document, part.fragment)
+    extension = result.get("ext", {})
     # A fitted kind replaces its rates under the former key; rates of types that were not fitted stay there.
     gone = list(part.sources)
     for former, kind in SUPERSEDED.items():
@@ -222,13 +222,13 @@ def _with_part(document: Mapping[str, Any], part: FittedPart) -> dict[str, Any]:
                 del extension[former]
                 gone.append(f"ext.{former}")
     gone += [path for line in part.assumed for path in _paths(line)]
-    about = dict(_about(found))
+    about = dict(_about(result))
     sources, assumed = about.get("sources", {}), about.get("assumed", [])
     kept = {path: text for path, text in sources.items() if not _within(path, gone)}
     lines = [line for line in assumed if not all(_within(path, gone) for path in _paths(line))]
     about |= {"sources": kept | part.sources, "assumed": [*lines, *part.assumed]}
-    found["about"] = about
-    return found
+    result["about"] = about
+    return result
 
 
 def _merged(target: Any, patch: Any) -> Any:

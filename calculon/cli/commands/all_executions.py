@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     from calculon.estimate.bounds import bounds
     from calculon.render.table_columns import evaluation_columns
     from calculon.render.writers import SUFFIXES, check_format
-    from calculon.search.driver import feasible_tables, nothing
+    from calculon.search.driver import feasible_tables, no_winners
     from calculon.search.request import make_condition
     from calculon.search.task import run_search
 
@@ -90,7 +90,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
             if arguments.debug:
                 rows = sum(len(table) for table in tables)
             else:
-                rows = _write(arguments, found, columns_of(nothing(space)))
+                rows = _write(arguments, found, columns_of(no_winners(space)))
     except KeyboardInterrupt:
         log_interrupted(f"{seen} of {counts.good} feasible executions done")
         raise

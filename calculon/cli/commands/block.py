@@ -27,8 +27,8 @@ def configure(parser: Parser) -> None:
         "calculon block nanogpt-mlp nanogpt-mlp_t4 a100_80g_sxm --set tp_async=true\n"
         "calculon block nanogpt-mlp nanogpt-mlp_t4 a100_80g_sxm -o block.json\n"
         "calculon block nanogpt-mlp nanogpt-mlp_t4 a100_80g_sxm --set matmul_impl=mul_sum",
-        "Passes are forward, input gradients, weight gradients, and activation recomputation; memory traffic is in "
-        "tier 1; collectives list message size, bytes per port, time, and exposed time. Sums equal those of calculon "
+        "Passes are forward, input gradients, weight gradients, and activation recomputation; "
+        "collectives list message size, bytes per port, time, and exposed time. Sums equal those of calculon "
         "llm them for the same settings (block_*, baseblock_*).\n\n"
         "--part selects attention or the MLP alone, without its norm, final dropout and residual sum, in edition "
         "corrected; the model's field part does the same. --set changes a value for this call, usually a field of the "

@@ -13,7 +13,7 @@ from calculon.cli.calibrate_kernels import run as kernels
 from calculon.cli.calibrate_options import HOLD_OUT, declare
 from calculon.cli.options import STDOUT, Log, Parser, check_inputs, check_outputs
 from calculon.cli.pictures import check_picture
-from calculon.cli.streams import tell
+from calculon.cli.streams import print_stderr
 from calculon.declarations import catalog
 from calculon.declarations.files import STDIN, SUFFIXES, document_suffix
 from calculon.declarations.overlay import BASE, difference
@@ -45,7 +45,7 @@ STEPS = (
     Column("predicted", "predicted s", right=True, text=lambda value: f"{value:.4g}"),
     Column("error", "error %", right=True, text=lambda value: f"{value:+.2f}"),
 )
-MOST_STEPS = 40
+MAX_STEPS = 40
 """Maximum number of training steps that are printed one by one."""
 
 
@@ -111,13 +111,13 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     )
     aside = arguments.output == STDOUT or arguments.format != "text"  # output for programs
     for note in () if log.quiet else found.notes:
-        (tell if aside else log)(f"calculon: note: {note}")
+        (print_stderr if aside else log)(f"calculon: note: {note}")
     if arguments.plot:
         from calculon.cli.calibrate_picture import save
 
         save(found, name, arguments.plot)
     document = _overlay(arguments, base, found.document) if arguments.overlay else found.document
-    parts = [part for part in found.parts if not part.unit and len(part.rows) <= MOST_STEPS]
+    parts = [part for part in found.parts if not part.unit and len(part.rows) <= MAX_STEPS]
     steps = [Table(STEPS, part.each()) for part in parts]
     residuals = Table(RESIDUALS, found.residuals(), "--format csv")
     write_fit(document, residuals, arguments, log, steps)
@@ -196,7 +196,7 @@ def _read(
     ]
     read += [(one, read_gemm(one, system, shapes=arguments.shapes)) for one in arguments.gemm]
     read += [(one, read_memory(one, system)) for one in arguments.memory]
-    return [Measurements(Path(one).name, rows, told) for one, (rows, told) in read]
+    return [Measurements(Path(one).name, rows, text) for one, (rows, text) in read]
 
 
 def _training(

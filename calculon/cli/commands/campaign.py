@@ -4,8 +4,8 @@ import argparse
 from functools import partial
 
 from calculon.base.errors import Infeasible
-from calculon.cli.asked_run import ANY, add_run, asked_largest, asked_run
 from calculon.cli.options import Log, Parser, add_answer, check_answer, check_inputs
+from calculon.cli.requested_run import ANY, add_run, requested_largest, requested_run
 from calculon.declarations.result_selection import split
 
 
@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     if arguments.model == ANY:
         _largest(arguments, log)
         return 0
-    found = asked_run(arguments)
+    found = requested_run(arguments)
     from calculon.documents.campaign_page import campaign_page
 
     log.answer(
@@ -65,8 +65,8 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         parts=1,
     )
     if missed := [one for one in found.limits if not one.met]:
-        told = " and ".join(one.in_words for one in missed)
-        raise Infeasible("limits", f"the run misses {told}")
+        text = " and ".join(one.in_words for one in missed)
+        raise Infeasible("limits", f"the run misses {text}")
     return 0
 
 
@@ -74,6 +74,6 @@ def _largest(arguments: argparse.Namespace, log: Log) -> None:
     """Find the largest model for a fleet, then print the page or write the file."""
     from calculon.documents.largest_model_page import largest_model_page
 
-    found = asked_largest(arguments)
+    found = requested_largest(arguments)
     page = partial(largest_model_page, found, every=arguments.verbose)
     log.answer(arguments, page, found.to_dict)

@@ -80,7 +80,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     if words or arguments.family or arguments.where:
         tables = {name: table for name, table in tables.items() if table.rows or name == kind}
     if form == "csv" and len(tables) > 1:
-        hint = "each is a table of its own: calculon catalog models --format csv"
+        hint = "each kind is a separate table: calculon catalog models --format csv"
         wanted = "one of " + ", ".join(TABLES)
         raise SpecError("KIND", Problem("", f"{wanted} for --format csv", "nothing", hint))
     if form == "json":

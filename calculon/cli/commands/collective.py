@@ -16,7 +16,7 @@ from calculon.cli.options import (
 from calculon.cli.pictures import PICTURES, check_library, write_picture
 from calculon.cli.sizes import size
 from calculon.declarations.files import document_suffix
-from calculon.hardware.collectives.algorithms import ALGORITHMS, CAN, OPERATIONS, obstacle
+from calculon.hardware.collectives.algorithms import ALGORITHMS, OPERATIONS, SUPPORTED, obstacle
 from calculon.hardware.collectives.placement import place
 from calculon.render.text_tables import FORMATS
 
@@ -82,14 +82,16 @@ def _add_options(parser: Parser) -> None:
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
     """Estimate the collective, and print or write the result."""
-    from calculon.cli.collective_tables import Asked, curves, page, sizes_table
+    from calculon.cli.collective_tables import CollectiveQuery, curves, page, sizes_table
     from calculon.inputs import system
 
     sizes = _sizes(arguments)
     _check_output(arguments, len(sizes) > 1)
     machine = system(with_changes(arguments.changes, system=arguments.system)["system"])
     group = place(machine, arguments.ranks, arguments.per_node)
-    asked = Asked(machine, arguments.operation, group, _algorithm(arguments), arguments.size)
+    asked = CollectiveQuery(
+        machine, arguments.operation, group, _algorithm(arguments), arguments.size
+    )
     if asked.name and (reason := obstacle(machine, group, asked.name, asked.operation)):
         raise Infeasible("collective", reason)
     output = arguments.output
@@ -125,7 +127,7 @@ def _sizes(arguments: argparse.Namespace) -> list[int]:
 
 def _algorithm(arguments: argparse.Namespace) -> str:
     """Return the name of the algorithm; empty for the fastest."""
-    name, able = arguments.algorithm, CAN[arguments.operation]
+    name, able = arguments.algorithm, SUPPORTED[arguments.operation]
     if name != AUTO and name not in able:
         wanted = f"one of auto, {', '.join(able)} for {arguments.operation}"
         raise SpecError("--algorithm", Problem("", wanted, repr(name)))

@@ -10,7 +10,7 @@ from calculon.cli.field_options import COUNT
 from calculon.cli.options import USUAL, Log, Parser, add_preset
 from calculon.cli.progress import end as end_progress
 from calculon.cli.question_options import add_question_options, only_plan
-from calculon.cli.streams import Terminated, caught, tell
+from calculon.cli.streams import Terminated, handled_signals, print_stderr
 from calculon.explore.packages import require
 from calculon.explore.view_names import VIEWS
 
@@ -88,9 +88,8 @@ def _port(text: str) -> int:
 def run(arguments: argparse.Namespace, log: Log) -> int:
     """Serve the page until interrupted."""
     require("explore")
+    from calculon.explore.allowed_inputs import AllowedInputs
     from calculon.explore.answers import Answers
-    from calculon.explore.offer import Offer
-    from calculon.explore.web.guard import is_loopback, names_of
     from calculon.explore.web.listening import (
         address_of,
         has_browser,
@@ -99,18 +98,19 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         serve,
     )
     from calculon.explore.web.page_server import app
+    from calculon.explore.web.security import is_loopback, names_of
 
     system, procs = arguments.system, arguments.procs
     if re.fullmatch(COUNT, system):  # processors before the machine, as calculon plan accepts them
         system, procs = SYSTEM if procs == PROCS else procs, system
-    answers = Answers(Offer(arguments.model, system))
+    answers = Answers(AllowedInputs(arguments.model, system))
     first = _first(arguments, answers, procs)
     host, port = arguments.host, arguments.port
     # A port that was asked for must be free; the default may move to the next free one.
     listener = listening(host, PORT if port is None else port, only=port is not None)
     address = address_of(listener, host)
     if not is_loopback(host):
-        tell(
+        print_stderr(
             f"calculon: warning: everybody who reaches this machine can use the page, at {address}"
         )
     # The page waits for people, so a progress line would run forever.
@@ -120,7 +120,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     if not arguments.no_browser and has_browser():
         open_browser(address + first.link())
     try:
-        number = serve(app(answers, first, names_of(host)), listener, caught())
+        number = serve(app(answers, first, names_of(host)), listener, handled_signals())
         if number is not None:
             raise Terminated(number)
     except KeyboardInterrupt as end:
@@ -131,7 +131,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
 def _first(arguments: argparse.Namespace, answers: "Answers", procs: str) -> "State":
     """Return the page state that the arguments describe."""
-    from calculon.explore.web.first_page import first_page
+    from calculon.explore.web.initial_state import initial_state
 
     words = [("procs", procs)]
     words += [(name, value) for name in WORDS if (value := getattr(arguments, name))]
@@ -141,4 +141,4 @@ def _first(arguments: argparse.Namespace, answers: "Answers", procs: str) -> "St
             hint = "set it in an overlay file of the system, and give that file"
             raise SpecError("--set", Problem(path, "a number", repr(value), hint))
         words.append((f"system.{path}", repr(value)))
-    return first_page(answers, words, only_plan(arguments.mine))
+    return initial_state(answers, words, only_plan(arguments.mine))

@@ -9,7 +9,7 @@ from calculon.cli.changes import add_changes, parsed, with_changes
 from calculon.cli.emission import check_launch_file, show_changes
 from calculon.cli.field_options import processors_in_place
 from calculon.cli.options import STDOUT, Log, Parser, add_preset, naming
-from calculon.cli.streams import tell
+from calculon.cli.streams import print_stderr
 from calculon.declarations import catalog
 from calculon.declarations.files import reason, replacing
 from calculon.declarations.result_selection import split
@@ -80,7 +80,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         check_launch_file(output, dialect, arguments.patch or "")
         # Compare resolved paths: "./run.sh" and "run.sh" are one file.
         if Path(output).resolve() == Path(split(source)[0]).resolve():
-            raise SpecError(output, Problem("", "a file of its own", "an input of that name"))
+            raise SpecError(output, Problem("", "a separate file", "an input of that name"))
     before = ""
     if arguments.patch:
         before, text, note = _patched(arguments, dialect)
@@ -94,7 +94,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         names = (arguments.patch, f"{dialect.name}: {source}" if output == STDOUT else output)
         show_changes(before, text, names, log, aside=output == STDOUT)
     if note and not log.quiet and (arguments.patch or output == STDOUT):
-        tell(note)
+        print_stderr(note)
     if output != STDOUT:
         log(f"Output: {output}")
     return 0
@@ -143,7 +143,7 @@ def _asked(arguments: argparse.Namespace, dialect: "Dialect") -> tuple["Executio
     preset = arguments.preset
     if model is not None and preset is None and "preset" not in pairs_of(source):
         preset = dialect.preset
-    asked = inputs.asked_execution(changed, preset=preset, model=model)
+    asked = inputs.resolve_execution(changed, preset=preset, model=model)
     known = {"model": arguments.model} if arguments.model else {}
     specs: dict[str, Any] = {**inputs.sources_in(asked.question, split(source)[0]), **known}
     return asked.execution, inputs.model(specs["model"]) if "model" in specs else None

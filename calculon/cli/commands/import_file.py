@@ -13,7 +13,7 @@ def configure(parser: Parser) -> None:
     parser.explain(
         "Read a file of another tool: the config.json of a model on Hugging Face becomes a model file "
         "(calculon import-model --help), a launch script or configuration an execution, and a serving command a "
-        "deployment (calculon import-flags --help). Options are those of the two commands.",
+        "deployment (calculon import-flags --help). It accepts the options of both commands.",
         "calculon import config.json -o mine.json\ncalculon import run.sh -o plan.json",
     )
     parser.argument("FILE", "the file")

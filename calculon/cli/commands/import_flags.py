@@ -102,11 +102,11 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
 def _variables(texts: list[str]) -> dict[str, str]:
     """Parse ``NAME=VALUE`` texts into variables by name."""
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name:
             wanted = "NAME=VALUE, such as MODEL_SIZE=70B, or 1=VALUE for an argument"
             raise SpecError("--env", Problem("", wanted, repr(text)))
-        found[name] = value
-    return found
+        result[name] = value
+    return result

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from calculon.base.units import scaled
 from calculon.cli.options import STDOUT, Log, Parser, check_outputs, positive
-from calculon.cli.streams import tell
+from calculon.cli.streams import print_stderr
 from calculon.declarations.files import STDIN, document_stem, json_text, read_document, write_json
 
 
@@ -50,9 +50,9 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     about = {"name": arguments.name} if arguments.name else {}
     document = model.to_dict() | {"about": about | about_of(raw)}
     count = parameter_count(model)
-    told = f"{count:,} parameters ({scaled(count)})"
+    text = f"{count:,} parameters ({scaled(count)})"
     if model.has_experts:
-        told += f", {active_count(model):,} of them active ({scaled(active_count(model))})"
+        text += f", {active_count(model):,} of them active ({scaled(active_count(model))})"
     notes = []
     if arguments.seq_size is None and model.seq_size > USUAL_LENGTH:
         note = f"sequences of {model.seq_size:,} tokens, the longest context that the configuration states; "
@@ -64,10 +64,10 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     if output == STDOUT:
         log(json_text(document))
         if not log.quiet:
-            tell("\n".join((told, *notes)))  # standard output may be redirected into a file
+            print_stderr("\n".join((text, *notes)))  # standard output may be redirected into a file
         return 0
     write_json(output, document)
-    log(f"{arguments.name or document_stem(Path(output).name)}: {told}")
+    log(f"{arguments.name or document_stem(Path(output).name)}: {text}")
     for note in notes:
         log(f"Note: {note}")
     log(f"Output: {output}")

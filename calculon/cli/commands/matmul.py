@@ -31,11 +31,11 @@ def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
         "Time a product of an M x K and a K x N matrix on one processor: arithmetic at the rate the system reaches "
-        "for this size or shape, tier-1 memory traffic of both operands and the result, and both "
+        "for this size or shape, memory traffic of both operands and the result, and both "
         "combined according to its processing_mode. A model layer takes the same time in edition corrected.\n\n"
-        "With --copy a copy between host and processor (tier 2, PCIe) begins at the same time on a second stream, from "
+        "With --copy a copy between host and processor memory (PCIe) begins at the same time on a second stream, from "
         "pinned memory. Copy engines run it, so the product keeps all multiprocessors, but its traffic shares the "
-        "bandwidth of tier-1 memory with the copy. Together they take as long as the longer one; the "
+        "memory bandwidth with the copy. Together they take as long as the longer one; the "
         "hidden time is the sum of both alone minus that.",
         "calculon matmul 16384 16384 16384 h100_80g_sxm\n"
         "calculon matmul 16384 16384 16384 h100_80g_sxm --copy 1GiB\n"
@@ -135,7 +135,7 @@ def _page(product: "MatrixProduct", overlap: "ConcurrentCopy | None") -> Iterato
     )
     figures = {
         "arithmetic": f"{scaled(product.flops, 'FLOP')}, {duration(product.arithmetic)}",
-        "tier-1 memory": f"{traffic}, {duration(product.memory)}",
+        "memory": f"{traffic}, {duration(product.memory)}",
         "time": f"{duration(product.time)}: {rate}, {percent(product.share_of_peak)} of the peak",
     }
     yield Section("", (labelled(figures),))
@@ -146,7 +146,7 @@ def _page(product: "MatrixProduct", overlap: "ConcurrentCopy | None") -> Iterato
     yield f"Overlapping a copy of {size} between host and processor, on a second stream"
     hidden = percent(overlap.hidden / shorter)
     figures = {
-        "copy alone": f"{duration(overlap.copy)}: {rates}, {percent(overlap.share)} of tier-1 bandwidth",
+        "copy alone": f"{duration(overlap.copy)}: {rates}, {percent(overlap.share)} of memory bandwidth",
         "product ends": f"after {duration(overlap.product)}",
         "together": f"{duration(overlap.together)}; one after the other {duration(alone)}",
         "hidden": f"{duration(overlap.hidden)}, {hidden} of the shorter one",

@@ -147,12 +147,12 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     return 0 if found or arguments.noneok else 1
 
 
-def _count(asked: "list[Search]", log: Log) -> int:
+def _count(searches: "list[Search]", log: Log) -> int:
     """Only count the spaces, as the published tool does with its debug option."""
     from calculon.search.best_first import count_space
 
     begin = time.perf_counter()
-    total = sum(count_space(search.space(), mbs_break=search.mbs_break) for search in asked)
+    total = sum(count_space(search.space(), mbs_break=search.mbs_break) for search in searches)
     log(f"Total executions: {total}")
     log_outcome(log, 0, 0, total, time.perf_counter() - begin)
     log("(counted only: nothing was evaluated)")
@@ -163,7 +163,7 @@ LARGE = 1_000_000_000
 """Number of executions above which several processor counts are searched in parallel without ``--cpus``."""
 
 
-def _search(asked: "list[Search]", arguments: argparse.Namespace) -> "list[SearchResult]":
+def _search(searches: "list[Search]", arguments: argparse.Namespace) -> "list[SearchResult]":
     """Search every processor count, in several processes if the space is large enough."""
     from calculon.cli.progress import progress
     from calculon.search.best_first import count_space
@@ -171,23 +171,23 @@ def _search(asked: "list[Search]", arguments: argparse.Namespace) -> "list[Searc
     from calculon.search.task import run_search
 
     # Starting processes pays only for large spaces; counting is exact and cheap.
-    large = sum(count_space(search.space()) for search in asked) > LARGE
+    large = sum(count_space(search.space()) for search in searches) > LARGE
     engine = make_engine("processes" if large or arguments.cpus else "serial", arguments.cpus)
     results: dict[int, SearchResult] = {}
     try:
-        with progress(len(asked), quiet=arguments.quiet) as advance:
-            for outcome in engine.map(run_search, asked):
-                results[outcome.search] = outcome.result(asked[outcome.search])
+        with progress(len(searches), quiet=arguments.quiet) as advance:
+            for outcome in engine.map(run_search, searches):
+                results[outcome.search] = outcome.result(searches[outcome.search])
                 advance(1)
     except KeyboardInterrupt:
-        log_interrupted(f"{len(results)} of {len(asked)} processor counts searched")
+        log_interrupted(f"{len(results)} of {len(searches)} processor counts searched")
         raise
-    return [results[search.number] for search in asked]
+    return [results[search.number] for search in searches]
 
 
 def _report(
     results: "list[SearchResult]",
-    asked: "list[Search]",
+    searches: "list[Search]",
     arguments: argparse.Namespace,
     seconds: float,
     log: Log,
@@ -202,7 +202,7 @@ def _report(
     published = results[0].edition == PUBLISHED
     every = arguments.verbose or published
     log_space(log, results[0].space, counts, every=every)
-    log_changes(log, asked[0].model, asked[0].system)
+    log_changes(log, searches[0].model, searches[0].system)
     if every:
         log_outcome(log, counts.good, counts.bad, counts.total, seconds)
     if arguments.where and counts.good:
@@ -272,7 +272,7 @@ def _show_plans(best: "list[SearchResult]", arguments: argparse.Namespace, log: 
     if beyond:
         log.show(_more(beyond, arguments))
     _draw(best, [numbers[place] for place in places], arguments, log)
-    log.show(*_how_sure(best))
+    log.show(*_confidence_remarks(best))
     if (runs := best[0].space.runs) is not None:
         lines = interval_of_run(executions[0], stats[0]), assumed_of_run([runs])
         log.show(*filter(None, lines))
@@ -287,11 +287,11 @@ def _asked_figures(best: "SearchResult", *, asks: bool) -> "list[Statistic]":
     """Return the objectives that were asked for, and for whole runs days and money."""
     from calculon.declarations.run_figures import RUN_FIGURES
 
-    found = [one.statistic for one in best.objectives] if asks else []
+    result = [one.statistic for one in best.objectives] if asks else []
     if best.space.campaign is None:
-        return found
+        return result
     known = [RUN_FIGURES[name] for name in _OF_RUNS if not math.isnan(best.evaluation[name][0])]
-    return [*found, *(one for one in known if one not in found)]
+    return [*result, *(one for one in known if one not in result)]
 
 
 _OF_RUNS = ("days", "usd")
@@ -327,7 +327,7 @@ def _draw(
         log.show("", Document("", parts=(drawn,)), "")
 
 
-def _explain(results: "list[SearchResult]", asked: "list[Search]", log: Log) -> None:
+def _explain(results: "list[SearchResult]", searches: "list[Search]", log: Log) -> None:
     """Explain why nothing fits on the largest processor count, and propose changes that fit."""
     from calculon.advise.infeasibility import PROPOSED, infeasibility_report
     from calculon.declarations.statistics import RISK
@@ -335,10 +335,10 @@ def _explain(results: "list[SearchResult]", asked: "list[Search]", log: Log) -> 
     from calculon.search.override_checks import COMMAND_LINE
 
     most = max(range(len(results)), key=lambda place: results[place].space.num_procs)
-    result, where = results[most], asked[most].ranking().where
+    result, where = results[most], searches[most].ranking().where
     if len(results) > 1:
         log.show(f"On {result.space.num_procs:,} processors:")
-    risk = asked[most].risk
+    risk = searches[most].risk
     accepted = RISK if risk is None else risk
     found = infeasibility_report(result.space, result.counts, where, accepted)
     if not found.executions:
@@ -368,9 +368,9 @@ def _scaling(best: "list[SearchResult]") -> "Frontier":
     return Frontier(processors, seconds, points, steps=False)
 
 
-def _how_sure(best: "list[SearchResult]") -> Iterator[str]:
+def _confidence_remarks(best: "list[SearchResult]") -> Iterator[str]:
     """Yield the risks and remarks that make winners less certain than their intervals, and the number of ties."""
-    from calculon.documents.how_sure import remarks
+    from calculon.documents.confidence import remarks
     from calculon.documents.page_title import machine_sentences
     from calculon.documents.winners import risks, ties
 
@@ -418,12 +418,12 @@ _READ = 1000
 
 
 def _write(
-    results: "list[SearchResult]", asked: "list[Search]", arguments: argparse.Namespace
+    results: "list[SearchResult]", searches: "list[Search]", arguments: argparse.Namespace
 ) -> None:
     """Write the winners in the format of the file's suffix."""
     path = arguments.output
     if document_suffix(path) == ".json":
-        write_json(path, _document(results, asked, arguments))
+        write_json(path, _document(results, searches, arguments))
     elif document_suffix(path) == ".csv":
         from calculon.documents.winner_files import table_text
 
@@ -440,7 +440,7 @@ def _write(
 
 
 def _document(
-    results: "list[SearchResult]", asked: "list[Search]", arguments: argparse.Namespace
+    results: "list[SearchResult]", searches: "list[Search]", arguments: argparse.Namespace
 ) -> Any:
     """Return the winners as JSON-serializable data; for several processor counts, keyed by count."""
     from calculon.documents.winner_files import document
@@ -449,17 +449,20 @@ def _document(
         str(result.space.num_procs): document(
             result, search.question(result.space.preset), layers=arguments.layers
         )
-        for result, search in zip(results, asked, strict=True)
+        for result, search in zip(results, searches, strict=True)
     }
     return next(iter(documents.values())) if len(results) == 1 else documents
 
 
 def _winners(
-    results: "list[SearchResult]", asked: "list[Search]", arguments: argparse.Namespace, form: str
+    results: "list[SearchResult]",
+    searches: "list[Search]",
+    arguments: argparse.Namespace,
+    form: str,
 ) -> str:
     """Return the winners as JSON or CSV."""
     if form == "json":
-        return json_text(_document(results, asked, arguments))
+        return json_text(_document(results, searches, arguments))
     from calculon.documents.winner_files import table_text
 
     return table_text(results, layers=arguments.layers).removesuffix("\n")

@@ -21,9 +21,9 @@ from calculon.cli.options import (
 )
 from calculon.cli.question_options import (
     add_question_options,
-    asked_question,
     machines_in,
     only_plan,
+    requested_question,
     set_in_order,
 )
 from calculon.cli.search_options import add_values
@@ -145,7 +145,7 @@ def _answer(arguments: argparse.Namespace, log: Log) -> int:
     if alone and (arguments.file == STDOUT or printed):
         found = "the answer and the launch file"
         raise SpecError("plan", Problem("", "one output on standard output", found))
-    model, machines, words = asked_question(arguments)
+    model, machines, words = requested_question(arguments)
     words |= {"mine": only_plan(arguments.mine), "risk": arguments.risk}
     in_words = not arguments.mine or is_plan(arguments.mine)  # a file names its own
     if emitted is not None and arguments.preset is None and in_words:
@@ -208,5 +208,5 @@ def _best_fleet(show: "Show", model: Any, num_procs: str, systems: list[Any], wo
     show(lambda: fleet_page(answer), answer.to_dict)
     if answer.best is None:
         raise Infeasible("limits", answer.misses)
-    found: Answer = answer.best.answer
-    return found
+    result: Answer = answer.best.answer
+    return result

@@ -6,7 +6,6 @@ from importlib import import_module
 from typing import Any
 
 from calculon.base.frozen import dataclass
-from calculon.cli.asked_run import add_run
 from calculon.cli.campaign_options import add_campaign
 from calculon.cli.changes import add_changes
 from calculon.cli.options import (
@@ -17,6 +16,7 @@ from calculon.cli.options import (
     positive,
 )
 from calculon.cli.pictures import check_picture, write_picture
+from calculon.cli.requested_run import add_run
 from calculon.cli.results import add_result_arguments
 from calculon.cli.search_options import add_choice_options, add_edition_and_preset, add_values
 from calculon.cli.serving_options import (
@@ -308,7 +308,7 @@ KINDS = (
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
-        "Draw a picture: PNG, SVG or PDF, by the suffix of the output. Equal data give equal files.",
+        "Draw a picture: PNG, SVG or PDF, by the suffix of the output. The same data always give the same file.",
         "\n".join(kind.examples.partition("\n")[0] for kind in KINDS),
     )
     below = parser.add_subparsers(

@@ -5,8 +5,8 @@ import argparse
 from calculon.base.errors import Infeasible, Problem, SpecError
 from calculon.cli.campaign_options import add_campaign, campaign_of, stated
 from calculon.cli.options import STDOUT, Log, Parser, check_outputs
-from calculon.cli.results import add_result_arguments, asked_results
-from calculon.cli.served_results import asked_served_results
+from calculon.cli.results import add_result_arguments, requested_results
+from calculon.cli.served_results import requested_served_results
 from calculon.cli.serving_options import add_workload
 
 
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     if output != STDOUT:
         check_outputs([output], [text.partition("#")[0] for text in arguments.results], PAGES)
     # Deployments serve requests and have no training run, so run options are an error for them.
-    if deployments := asked_served_results(arguments):
+    if deployments := requested_served_results(arguments):
         if stated(arguments) or arguments.campaign is not None:
             wanted = "executions, which are trained"
             raise SpecError("--campaign", Problem("", wanted, "deployments, which serve"))
@@ -75,4 +75,4 @@ def _executions(arguments: argparse.Namespace) -> tuple[str, list[str]]:
 
     whole = arguments.campaign is not None or stated(arguments)
     asked = campaign_of(arguments) if whole else None
-    return report_text(asked_results(arguments), asked)
+    return report_text(requested_results(arguments), asked)

@@ -82,18 +82,18 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     from calculon import inputs
     from calculon.cli.changes import with_changes
     from calculon.declarations.spellings import processor_counts
-    from calculon.declarations.usual_batch import asked_batch, asked_length
+    from calculon.declarations.usual_batch import requested_batch, requested_length
 
     set_in_order(arguments)
     arguments.application = arguments.model
     changes = [one for one in arguments.changes if one.startswith(("model.", "seq_size"))]
     # The sequence length converts a batch in tokens, so changes of the model apply before the search.
     model = inputs.model(with_changes(changes, model=arguments.model)["model"])
-    length = asked_length(arguments.seq, model.seq_size)
+    length = requested_length(arguments.seq, model.seq_size)
     if length != model.seq_size:
         arguments.changes = [*arguments.changes, f"model.seq_size={length}"]
     # The default batch depends on the processors; one batch for all counts keeps the results comparable.
     most = max(processor_counts(arguments.num_procs, "PROCS"))
-    arguments.max_batch_size = asked_batch(arguments.batch, most, length)
+    arguments.max_batch_size = requested_batch(arguments.batch, most, length)
     arguments.edition = arguments.edition or CORRECTED
     return optimal_execution.run(arguments, log)

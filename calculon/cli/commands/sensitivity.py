@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from calculon.base.errors import Problem, SpecError
-from calculon.cli.asked_run import add_plan
 from calculon.cli.campaign_options import (
     add_campaign,
     asks_for_a_run,
@@ -27,6 +26,7 @@ from calculon.cli.options import (
     naming,
 )
 from calculon.cli.pictures import PICTURES, check_picture, write_picture
+from calculon.cli.requested_run import add_plan
 from calculon.declarations.files import document_suffix
 from calculon.declarations.result_selection import split
 from calculon.render.text_tables import FORMATS

@@ -4,7 +4,12 @@ import argparse
 
 from calculon.base.errors import Infeasible
 from calculon.cli.options import Log, Parser, add_answer, check_answer
-from calculon.cli.serving_options import add_deployment, asked_served, assume_workload, specs_of
+from calculon.cli.serving_options import (
+    add_deployment,
+    assume_workload,
+    requested_deployment,
+    specs_of,
+)
 from calculon.declarations.origin import note_on
 
 
@@ -36,7 +41,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     """Estimate the deployment, then print the page or write the file; exit code 1 if a limit is missed."""
     assume_workload(arguments)
     check_answer(arguments, specs_of(arguments))
-    found = asked_served(arguments)
+    found = requested_deployment(arguments)
     from calculon.documents.serving_page import serving_page
 
     note = note_on(found.system)

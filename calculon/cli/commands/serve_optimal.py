@@ -14,7 +14,7 @@ from calculon.cli.options import (
     check_outputs,
     positive,
 )
-from calculon.cli.search_options import And, front_names
+from calculon.cli.search_options import AppendCondition, front_names
 from calculon.cli.serving_options import FRONTIER_KINDS as KINDS
 from calculon.cli.serving_options import OPTIONS, add_fields, add_workload, assume_workload
 from calculon.declarations.files import csv_text, document_suffix
@@ -103,7 +103,7 @@ def _add_choices(parser: Parser) -> None:
         "--where EXPR",
         "keep only deployments that meet a condition: 'ttft_p < 0.5 and tensor_par <= 4'",
         ", 'mem_free > 4 * GiB', on figures and fields; several are combined with and",
-        action=And,
+        action=AppendCondition,
     )
 
 
@@ -162,7 +162,7 @@ def _search(arguments: argparse.Namespace) -> "DeploymentSearch":
         stated_by(OPTIONS, arguments) | changes["workload"],
         deployment_vocabulary.parsed("--fix", arguments.fix),
         deployment_vocabulary.parsed("--add", arguments.add),
-        front=bool(pareto),
+        vary_batch=bool(pareto),
         apart=arguments.apart,
         named=("--fix", "--add"),
     )
@@ -179,28 +179,28 @@ def _pareto(arguments: argparse.Namespace) -> tuple[str, ...]:
     return front_names(arguments.pareto, others, "a front has all its deployments", wanted)
 
 
-def _csv(found: "DeploymentSearch") -> str:
+def _csv(result: "DeploymentSearch") -> str:
     """Return the winners as CSV, with formula-like texts escaped for spreadsheets."""
-    frame = found.to_frame()
+    frame = result.to_frame()
     for name in frame.columns:
         frame[name] = [csv_text(one) if isinstance(one, str) else one for one in frame[name]]
     text: str = frame.to_csv(index=False)
     return text.rstrip("\n")
 
 
-def _write(found: "DeploymentSearch", file: str) -> None:
+def _write(result: "DeploymentSearch", file: str) -> None:
     """Write the winners in the format of the file's suffix."""
     from calculon.declarations.files import write_json
 
     if document_suffix(file) == ".json":
-        write_json(file, found.to_dict())
+        write_json(file, result.to_dict())
         return
     import numpy as np
 
     from calculon.render.writers import Labels, write_table
 
     columns: dict[str, Any] = {}
-    for name, column in found.to_frame().items():
+    for name, column in result.to_frame().items():
         values = column.to_numpy()
         # Parquet stores repeated texts as dictionary-encoded labels.
         if values.dtype == object:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from calculon.base.errors import Problem, SpecError
 from calculon.cli.options import Log, Parser, add_edition
 from calculon.cli.progress import progress
-from calculon.cli.streams import tell
+from calculon.cli.streams import print_stderr
 from calculon.declarations.files import check_output, json_text, replacing
 from calculon.declarations.named_values import CORRECTED, PUBLISHED
 from calculon.documents.validation_moves import move_tables
@@ -121,7 +121,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     if arguments.fail_above is not None:
         lines += classes_above(results, arguments.fail_above, found)
     for line in lines:
-        tell(f"calculon: validation: {line}")
+        print_stderr(f"calculon: validation: {line}")
     return EXCEEDED if lines else 0
 
 

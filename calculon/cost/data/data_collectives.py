@@ -170,7 +170,7 @@ def both_classes(
     return np.where(one.meets(other, cost.system), total, np.maximum(dense, experts))
 
 
-def taken(groups: Sequence[ProcessGroup], system: System) -> Fraction:
+def multiprocessor_share(groups: Sequence[ProcessGroup], system: System) -> Fraction:
     """Return the largest share of the multiprocessors that collectives of these groups occupy."""
     shares = [np.where(group.ranks > 1, group.usage(system), 0.0) for group in groups]
     return reduce(np.maximum, shares)
@@ -194,11 +194,11 @@ def on_tensor_network(synced: SyncedBlock, schedule: Schedule, system: System) -
 def reduced_bytes(synced: SyncedBlock, schedule: Schedule) -> Bytes:
     """Return the bytes of the gradients of a block that are reduced in a batch."""
     several = (schedule.data_ranks > 1) & schedule.training
-    found = np.where(several, synced.dense.gradient, 0.0)
+    result = np.where(several, synced.dense.gradient, 0.0)
     if synced.experts is None:
-        return found
+        return result
     several = (schedule.expert_data_par > 1) & schedule.training
-    return found + np.where(several, synced.experts.gradient, 0.0)
+    return result + np.where(several, synced.experts.gradient, 0.0)
 
 
 class Buckets(NamedTuple):
@@ -273,7 +273,7 @@ class DataCollectives:
         system = self.cost.system
         if self.experts is None:
             return self.dense.all.usage(system)
-        return taken((self.dense.all, self.experts.all), system)
+        return multiprocessor_share((self.dense.all, self.experts.all), system)
 
     # -- collectives --------------------------------------------------------------------------------------------------
 

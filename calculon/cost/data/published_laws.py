@@ -9,9 +9,9 @@ from calculon.base.units import Array, Bytes, Count, Seconds
 from calculon.cost.data.data_collectives import (
     both_classes,
     groups_of,
+    multiprocessor_share,
     on_tensor_network,
     reduced_bytes,
-    taken,
 )
 from calculon.cost.data.synced import (
     BackwardPass,
@@ -179,7 +179,7 @@ def _window(
     )
     same_link = on_tensor_network(synced, schedule, system)
     groups = groups_of(synced, schedule, system)
-    usage = groups[0].usage(system) if len(groups) == 1 else taken(groups, system)
+    usage = groups[0].usage(system) if len(groups) == 1 else multiprocessor_share(groups, system)
     return DataParallelWindow(
         collective=collective,
         backward_base=backward.base,

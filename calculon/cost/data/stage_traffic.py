@@ -138,7 +138,7 @@ class StageTraffic:
             (stage,) = self._stages
             return [measure(stage, schedule, stage.synced[1])]
         known: dict[tuple[object, ...], T] = {}
-        found, last = [], len(self._stages) - 1
+        result, last = [], len(self._stages) - 1
         for place, (stage, present) in enumerate(zip(self._stages, self._present, strict=True)):
             ends, outer = stage.synced[1], (place == FIRST, place == last)
             blocks = np.where(present, layout.blocks[place], layout.blocks[LAST])
@@ -147,5 +147,5 @@ class StageTraffic:
                 if ends is not None:
                     ends = ends.on_stage(schedule, first=outer[0], last=outer[1])
                 known[key] = measure(stage, schedule.with_blocks(blocks), ends)
-            found.append(known[key])
-        return found
+            result.append(known[key])
+        return result

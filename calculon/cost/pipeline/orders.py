@@ -89,14 +89,14 @@ def order(
     alternating = _alternating(padded, stages, chunks, ahead, late)
     if schedule == "forward":
         alternating = (one for one in alternating if one.kind == "forward")
-    found = [one for one in alternating if one.microbatch < microbatches]
+    result = [one for one in alternating if one.microbatch < microbatches]
     if not pairs:
-        return found
-    forward = [one for one in found if one.kind == "forward"]
+        return result
+    forward = [one for one in result if one.kind == "forward"]
     paired = set(forward[ahead:])
     return [
         one._replace(paired=one.kind == "backward" and last in paired)
-        for one, last in zip(found, [None, *found], strict=False)
+        for one, last in zip(result, [None, *result], strict=False)
     ]
 
 

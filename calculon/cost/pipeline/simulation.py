@@ -142,8 +142,8 @@ def _execute(
     if schedule in STEPWISE:
         first, own = waves.begin
         free -= done[first] - time[own] - delay
-    found: Seconds = free.max(axis=0)
-    return found
+    result: Seconds = free.max(axis=0)
+    return result
 
 
 _EVENTS = (FORWARD, BACKWARD, INPUTS, _PAIR)

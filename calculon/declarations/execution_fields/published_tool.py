@@ -160,7 +160,7 @@ class PublishedFields:
         switches={False: 0},
     )
     weight_offload: bool = declare(
-        "weights kept in tier-2 memory",
+        "weights kept in host memory",
         scope=BATCH,
         adds="true, if a preset leaves it out",
         control="Weights offloaded",
@@ -169,7 +169,7 @@ class PublishedFields:
         switches={False: 0},
     )
     activations_offload: bool = declare(
-        "activations kept in tier-2 memory",
+        "activations kept in host memory",
         scope=BATCH,
         adds="true: also with full recomputation, and if a preset leaves it out",
         control="Activations offloaded",
@@ -178,7 +178,7 @@ class PublishedFields:
         switches={False: 0},
     )
     optimizer_offload: bool = declare(
-        "optimizer state kept in tier-2 memory",
+        "optimizer state kept in host memory",
         scope=BATCH,
         adds="true, if a preset leaves it out",
         control="Optimizer offloaded",

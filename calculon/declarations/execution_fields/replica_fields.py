@@ -125,7 +125,7 @@ class ReplicaFields(OperatorFields):
         switches={False: 0},
     )
     mem_reserved_mib: int = declare(
-        "tier-1 memory of each processor outside the model: context, libraries, communicators; -1: as stated by the "
+        "memory of each processor outside the model: context, libraries, communicators; -1: as stated by the "
         "system (ext.memory)",
         unit="MiB",
         at_least=-1,
@@ -138,7 +138,7 @@ class ReplicaFields(OperatorFields):
         of="circumstance",
     )
     mem_fragments_percent: int = declare(
-        "fragmentation of the allocator, as a share of activations, their gradients and buffers in tier 1; -1: as "
+        "fragmentation of the allocator, as a share of activations, their gradients and buffers; -1: as "
         "stated by the system (ext.memory)",
         unit="%",
         at_least=-1,

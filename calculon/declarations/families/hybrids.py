@@ -121,21 +121,21 @@ def _nemotron_shared(config: Configuration, _: Fields) -> int:
 def _parts(config: Configuration, fields: Fields) -> dict[str, Any]:
     """Return the fields of parts; fields of kinds that the pattern lacks keep their defaults."""
     pattern = _nemotron_pattern(config, fields)
-    found: dict[str, Any] = {"layer_pattern": pattern}
+    result: dict[str, Any] = {"layer_pattern": pattern}
     if "M" not in pattern:
-        found |= dict.fromkeys(OF_LINEAR)
+        result |= dict.fromkeys(OF_LINEAR)
     if "*" not in pattern:
-        found |= dict.fromkeys(OF_SOFTMAX)
+        result |= dict.fromkeys(OF_SOFTMAX)
     if "-" not in pattern:
-        found["mlp_bias"] = None
+        result["mlp_bias"] = None
     if "E" in pattern:
-        found |= _nemotron_experts(config, fields)
+        result |= _nemotron_experts(config, fields)
     if fields["mtp_layers"]:
         module = config.get("mtp_hybrid_override_pattern")
         if module not in (None, "*E"):
             wanted = "*E: attention and experts in each module"
             config.refuse("mtp_hybrid_override_pattern", wanted, shown(module))
-    return found
+    return result
 
 
 def _nemotron_experts(config: Configuration, fields: Fields) -> dict[str, Any]:

@@ -162,7 +162,7 @@ _GLM: Sources = {
 
 
 def _interleaved(config: Configuration, fields: Fields) -> int:
-    """Return n where the last of every n blocks has experts: as a list of them says, or else a step."""
+    """Return n if the last of every n blocks has experts: from the list of these blocks, or from the step."""
     listed = config.get("moe_layers")
     if listed is None:
         return int(_INTERLEAVED(config, fields))
@@ -176,7 +176,7 @@ def _interleaved(config: Configuration, fields: Fields) -> int:
 
 
 def _without_rotary(config: Configuration, fields: Fields) -> int:
-    """Return n where one in n blocks has no rotary positions: those attend to the whole sequence."""
+    """Return n if one in n blocks has no rotary positions; such blocks attend to the whole sequence."""
     turned = config.get("no_rope_layers")
     if not turned:
         return int(config.read(Key("no_rope_layer_interval", 4)))
@@ -230,7 +230,7 @@ READS = (
     "ffn_config.moe_num_experts",
 )
 RELEASED = (*READS, "quantization_config")
-"""The same, of models whose released weights are quantised, but not their training."""
+"""Keys read for models that were trained in 16 bits but released with quantised weights."""
 _SILU: dict[str, tuple[Any, ...]] = {"ffn_config.ffn_act_fn.name": ("silu",)}
 
 FAMILIES = {

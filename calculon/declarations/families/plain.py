@@ -1,4 +1,4 @@
-"""Families with a plain MLP and layer norms: GPT-2 and those after it."""
+"""Families with a plain MLP and layer norms: GPT-2 and its successors."""
 
 from calculon.declarations.families.configuration import Configuration, Key
 from calculon.declarations.families.family import (

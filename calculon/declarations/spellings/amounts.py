@@ -14,7 +14,7 @@ _NUMBER = re.compile(
 )
 _LONGEST = 80  # characters of a number
 
-MOST_TOKENS = 10**18
+MAX_TOKENS = 10**18
 """Most tokens of a training run: ten thousand times the largest so far."""
 
 _THOUSANDS = {
@@ -37,7 +37,7 @@ _SECONDS: dict[str, Fraction | int] = {
     **dict.fromkeys(("w", "wk", "week", "weeks"), 7 * 86400),
 }
 
-_MOST_SEQUENCES = 2**17
+_MAX_SEQUENCES = 2**17
 """Most sequences of a batch given as a bare number; no published run has more."""
 
 _TOKENS = ("tokens", "token", "toks", "tok")
@@ -85,7 +85,7 @@ def tokens(text: str, name: str = "tokens") -> int:
     unit = _without(unit, _TOKENS)
     if unit and unit not in _THOUSANDS:
         raise _refused(text, name, wanted, "letters are k, M, B, T: powers of 1000")
-    return _whole(number * _THOUSANDS.get(unit, 1), text, name, wanted, MOST_TOKENS)
+    return _whole(number * _THOUSANDS.get(unit, 1), text, name, wanted, MAX_TOKENS)
 
 
 def sequence_length(text: str, name: str = "seq") -> int:
@@ -167,7 +167,7 @@ def global_batch(text: str, seq_size: int, name: str = "batch") -> GlobalBatch:
         sequences = Fraction(round(number * factor / seq_size))
     if not factor:
         raise _refused(text, name, wanted)
-    if not unit and sequences > _MOST_SEQUENCES:  # probably meant as tokens
+    if not unit and sequences > _MAX_SEQUENCES:  # probably meant as tokens
         hint = f"did you mean {text.strip()}tok (tokens) or {text.strip()}seq (sequences)?"
         raise _refused(text, name, wanted, hint)
     if sequences < 1:

@@ -50,10 +50,10 @@ _VENDORS = frozenset(
 ) | {"cloud", "gpu", "gpus", "accelerator", "accelerators", "tensor", "core", "generation"}
 """Words in system names that do not distinguish systems."""
 
-_MOST_NEAR = 6
-_LEAST_WORD = 3  # letters of a meaningful prefix
+_MAX_NEAR = 6
+_MIN_WORD = 3  # letters of a meaningful prefix
 _ALIKE = 0.8  # similarity of difflib: one letter of five may differ
-_MOST_SPLITS = 32
+_MAX_SPLITS = 32
 _LONGEST = 100  # characters of a name
 
 
@@ -185,7 +185,7 @@ def _keys(text: str) -> tuple[str, ...]:
 
 def _with_like_words(asked: set[str], parts: Mapping[str, set[str]]) -> set[str]:
     """Return the models with every number of a text, and with words that start with or resemble its words."""
-    words = {one for one in asked if one.isalpha() and len(one) >= _LEAST_WORD}
+    words = {one for one in asked if one.isalpha() and len(one) >= _MIN_WORD}
     known = {one for own in parts.values() for one in own if one.isalpha()}
     like = {
         word: {one for one in known if one.startswith(word)}
@@ -268,7 +268,7 @@ def _near_systems(
 
 def _begin(asked: Sequence[str], words: set[str]) -> bool:
     """Return True if each word of a text starts a word of a system, and at least one word is long enough."""
-    meaningful = any(len(one) >= _LEAST_WORD for one in asked)
+    meaningful = any(len(one) >= _MIN_WORD for one in asked)
     return meaningful and all(any(word.startswith(one) for word in words) for one in asked)
 
 
@@ -291,7 +291,7 @@ def _readings(text: str, vocabulary: set[str]) -> Iterator[tuple[str, ...]]:
     sizes = {short: word for short, word in sizes.items() if short not in vocabulary}
     yield tuple(sizes.get(word, word) for word in words)
     known = {word: word for word in vocabulary} | sizes
-    yield from islice(_splits("".join(words), known), _MOST_SPLITS)
+    yield from islice(_splits("".join(words), known), _MAX_SPLITS)
 
 
 def _splits(text: str, known: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
@@ -332,4 +332,4 @@ def _in_order(names: set[str], known: Mapping[str, Path]) -> tuple[str, ...]:
 
 def _shortest(names: set[str], known: Mapping[str, Path]) -> tuple[str, ...]:
     """Return a few names, shortest first."""
-    return tuple(sorted(_in_order(names, known), key=len)[:_MOST_NEAR])
+    return tuple(sorted(_in_order(names, known), key=len)[:_MAX_NEAR])

@@ -17,7 +17,7 @@ from calculon.declarations.short_names import QUESTION_WORDS, field_name, field_
 from calculon.declarations.spellings.amounts import global_batch, sequence_length
 from calculon.declarations.spellings.precisions import precision
 from calculon.declarations.spellings.processor_counts import processor_counts
-from calculon.declarations.usual_batch import asked_batch, asked_length
+from calculon.declarations.usual_batch import requested_batch, requested_length
 
 _KNOWN = {one.name: one for one in spec_fields(Execution)}
 
@@ -41,19 +41,41 @@ ASKED = tuple(QUESTION_WORDS.values())
 """Words of a question that a plan in pairs may contain."""
 
 
-def pairs_of(text: str) -> dict[str, str]:
-    """Return the pairs of a plan by name; raise SpecError for a repeated name.
+def is_worded(source: object) -> bool:
+    """Return True if a mapping, or the columns of a table, name fields by the words of plans.
 
-    >>> pairs_of("tp=8, pp=4")
-    {'tp': '8', 'pp': '4'}
+    >>> is_worded({"tp": 8, "batch": "4M"}), is_worded({"tensor_par": 8}), is_worded("tp=8")
+    (True, False, False)
     """
-    found: dict[str, str] = {}
-    for part in in_blanks(text).split():
+    return isinstance(source, Mapping) and any(map(is_word_only, source))
+
+
+def is_word_only(name: object) -> bool:
+    """Return True for a word of plans that is not the name of a field: ``tp``, ``batch``."""
+    text = str(name)
+    return text not in _KNOWN and (field_name(text) in _KNOWN or text in ASKED)
+
+
+def _text(name: str, value: Any) -> str:
+    field = _KNOWN.get(field_name(name))
+    return str(value if field is None else field.declaration.plain(value))
+
+
+def pairs_of(plan: str | Mapping[Any, Any]) -> dict[str, str]:
+    """Return the pairs of a plan, a text or a mapping, as texts by name; raise SpecError for a repeated name.
+
+    >>> pairs_of("tp=8, pp=4"), pairs_of({"tp": 8, "recompute_modules": ["core_attn", "mlp"]})
+    ({'tp': '8', 'pp': '4'}, {'tp': '8', 'recompute_modules': 'core_attn+mlp'})
+    """
+    if not isinstance(plan, str):
+        return {str(name): _text(str(name), value) for name, value in plan.items()}
+    result: dict[str, str] = {}
+    for part in in_blanks(plan).split():
         name, _, value = part.partition("=")
-        if name in found:
-            raise SpecError("plan", Problem(name, "one value", f"{found[name]} and {value}"))
-        found[name] = value
-    return found
+        if name in result:
+            raise SpecError("plan", Problem(name, "one value", f"{result[name]} and {value}"))
+        result[name] = value
+    return result
 
 
 def in_blanks(text: str) -> str:
@@ -129,7 +151,7 @@ def _problem(name: str, value: Any) -> Problem | None:
 
 
 def whole_plan(
-    text: str, seq_size: int, usual: Callable[[Mapping[str, Any]], str]
+    stated: Mapping[str, str], seq_size: int, usual: Callable[[Mapping[str, Any]], str]
 ) -> dict[str, Any]:
     """Return a plan in pairs as an execution of edition ``corrected``, completed with usual values.
 
@@ -137,7 +159,7 @@ def whole_plan(
     options of ``calculon plan``, with the same defaults.
 
     Args:
-        text: The plan, such as ``tp=8 pp=4 procs=64``.
+        stated: The pairs of the plan (:func:`pairs_of`).
         seq_size: Sequence length of the model in tokens.
         usual: Function that returns the default preset of an execution
             (:func:`calculon.declarations.presets.usual_preset`).
@@ -146,13 +168,13 @@ def whole_plan(
         SpecError: With every unknown name, and for an invalid value.
 
     Examples:
-        >>> whole_plan("tp=8 dp=2 batch=64 seq=4k", 8192, lambda fields: "megatron-lm")
+        >>> whole_plan(pairs_of("tp=8 dp=2 batch=64 seq=4k"), 8192, lambda fields: "megatron-lm")
         {'datatype': 'bfloat16', 'seq_length': 4096, 'batch_size': 64, 'tensor_par': 8, 'pipeline_par': 1,
         'data_par': 2, 'preset': 'megatron-lm'}
     """
-    asked, pairs = words_and_pairs(text)
+    asked, pairs = words_and_pairs(stated)
     fields = plan_fields(pairs, "plan", ASKED)
-    length = asked_length(asked.get("seq"), seq_size)
+    length = requested_length(asked.get("seq"), seq_size)
     said = fields_of_words({"dtype": "bf16", **asked, "seq": str(length)}, seq_size, "plan")
     found: dict[str, Any] = {**said, **dict.fromkeys(STATED_DEGREES, 1), **fields}
     if "num_procs" not in found:
@@ -164,18 +186,18 @@ def whole_plan(
         raise SpecError("plan", wrong)
     procs = found.get("num_procs") or math.prod(degrees.values())
     if "batch_size" not in found:
-        found["batch_size"] = asked_batch(None, procs if isinstance(procs, int) else 1, length)
+        found["batch_size"] = requested_batch(None, procs if isinstance(procs, int) else 1, length)
     return found if "preset" in found else {**found, "preset": usual(found)}
 
 
-def words_and_pairs(text: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the question words in a plan in pairs, and its other pairs.
+def words_and_pairs(stated: Mapping[Any, Any]) -> tuple[dict[str, str], dict[str, Any]]:
+    """Return the question words among the pairs of a plan, and its other pairs.
 
-    >>> words_and_pairs("tp=8 batch=4M")
-    ({'batch': '4M'}, {'tp': '8'})
+    >>> words_and_pairs({"tp": 8, "batch": "4M"})
+    ({'batch': '4M'}, {'tp': 8})
     """
-    pairs = pairs_of(text)
-    return {word: pairs.pop(word) for word in ASKED if word in pairs}, pairs
+    asked = {word: str(stated[word]) for word in ASKED if word in stated}
+    return asked, {str(name): value for name, value in stated.items() if name not in asked}
 
 
 def fields_of_words(asked: Mapping[str, str], seq_size: int, place: str) -> dict[str, Any]:
@@ -194,18 +216,18 @@ def fields_of_words(asked: Mapping[str, str], seq_size: int, place: str) -> dict
         {'datatype': 'bfloat16', 'seq_length': 4096, 'batch_size': 1024}
     """
     length = sequence_length(asked["seq"]) if "seq" in asked else seq_size
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     if "preset" in asked:
-        found["preset"] = exact("preset", asked["preset"])
+        result["preset"] = exact("preset", asked["preset"])
     if "dtype" in asked:
-        found |= precision(asked["dtype"])
+        result |= precision(asked["dtype"])
     if length != seq_size:
-        found["seq_length"] = length
+        result["seq_length"] = length
     if "procs" in asked:
         counts = processor_counts(asked["procs"], "procs")
         if len(counts) > 1:
             raise SpecError(place, Problem("procs", "one number of processors", asked["procs"]))
-        found["num_procs"] = counts[0]
+        result["num_procs"] = counts[0]
     if "batch" in asked:
-        found["batch_size"] = global_batch(asked["batch"], length).sequences
-    return found
+        result["batch_size"] = global_batch(asked["batch"], length).sequences
+    return result

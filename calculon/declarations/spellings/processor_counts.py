@@ -5,7 +5,7 @@ import re
 from calculon.base.errors import Problem, SpecError
 from calculon.declarations.fields import LARGEST_INTEGER, shown
 
-MOST_COUNTS = 100_000
+MAX_COUNTS = 100_000
 """Most counts in one text, so that a typing error does not fill the memory."""
 
 _COUNT = r"\d+(?:_\d+)*(?:\.\d+(?=[kK]))?[kK]?"
@@ -44,9 +44,9 @@ def processor_counts(text: str, name: str = "num_procs") -> tuple[int, ...]:
     for part in text.split(","):
         for count in _part(part.strip(), text, name):
             counts[count] = None
-            if len(counts) > MOST_COUNTS:
+            if len(counts) > MAX_COUNTS:
                 found = f"more of them in {text!r}"
-                raise SpecError(name, Problem("", f"at most {MOST_COUNTS:,} counts", found))
+                raise SpecError(name, Problem("", f"at most {MAX_COUNTS:,} counts", found))
     return tuple(counts)
 
 

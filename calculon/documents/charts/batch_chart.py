@@ -54,7 +54,7 @@ def batch_curves(curve: ByBatch) -> Chart:
         first = name == "tpot"
         unit, factor = ("", 1.0) if name.endswith("proc") else time_unit(max(columns[name]))
         values = [value * factor for value in columns[name]]
-        y = value_axis(label, unit, values, room=0.1)
+        y = value_axis(label, unit, values, padding=0.1)
         marks: list[Mark] = [Span(low=batch[-1], high=ends[1])]
         marks += _bands(columns, factor) if first else []
         marks.append(Line(x=batch, y=values, color="black" if first else "blue"))

@@ -6,7 +6,7 @@ from itertools import cycle
 
 from calculon.base.frozen import dataclass
 from calculon.base.units import GIB, known, significant
-from calculon.declarations.statistics import AXIS_PARTS_OF_TIME, KINDS_OF_MEMORY
+from calculon.declarations.statistics import AXIS_PARTS_OF_TIME, KINDS_OF_MEMORY, MEMORIES
 from calculon.documents.page import PARTS
 from calculon.documents.result import EVERYTHING, Result
 from calculon.render.canvas import wrapped
@@ -230,7 +230,7 @@ def _pieces(
         if not any(sizes):
             continue
         words = PARTS[name][0] if name in PARTS else name
-        told = [
+        texts = [
             f"{label.splitlines()[0]}: {words} {significant(size)} {unit}"
             for label, size in zip(labels, sizes, strict=True)
         ]
@@ -242,7 +242,7 @@ def _pieces(
                 lengths=sizes,
                 color=look.color,
                 hatch=look.hatch,
-                words=told,
+                words=texts,
             )
         )
     return stacked(found)
@@ -268,7 +268,7 @@ def _time_text(result: Result, unit: str, factor: float) -> str:
 
 
 def _memory_title(tier: int) -> str:
-    return f"Memory per processor, tier {tier + 1}"
+    return f"{MEMORIES[tier].capitalize()} per processor"
 
 
 def _memory_text(result: Result, tier: int) -> str:

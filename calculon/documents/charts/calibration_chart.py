@@ -88,7 +88,9 @@ def _size(value: float) -> str:
 def times_panel(title: str, fitted: Points, held: Points) -> Panel:
     """Return measured over predicted seconds, with the diagonal and the error band around it."""
     times = [time for pair in (fitted, held) for some in pair for time in some]
-    axis = log_axis("Predicted", "s", [min(times) / 1.3, max(times) * 1.3], room=0.0, most=_TICKS)
+    axis = log_axis(
+        "Predicted", "s", [min(times) / 1.3, max(times) * 1.3], padding=0.0, most=_TICKS
+    )
     ends = axis.limits or (0.0, 1.0)
     return Panel(
         title=title,

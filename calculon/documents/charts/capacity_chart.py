@@ -19,7 +19,7 @@ _NEAR = 0.2
 
 def capacity_chart(
     title: str,
-    found: CapacitySweep,
+    sweep: CapacitySweep,
     in_file: float,
     digits: Digits,
     link: Callable[[float], str] | None = None,
@@ -32,7 +32,7 @@ def capacity_chart(
         digits: Digits of the times.
         link: Function that returns the address of a page with another capacity of the machine.
     """
-    now, every = found.capacity, found.steps
+    now, every = sweep.capacity, sweep.steps
     first, last = min(now, in_file) / WIDEST, max(now, in_file) * WIDEST
     # Capacities far from the present one are not realistic alternatives.
     steps = [one for one in every if first <= one.capacity <= last] or list(every[:1])

@@ -8,7 +8,7 @@ from calculon.render.chart import Axis, Chart, Line, Panel, line_look
 from calculon.render.chart_axes import log_axis, time_unit, value_axis, widened
 
 THIN, BOLD = 1.0, 3.2
-_MOST_MARKERS = 16
+_MAX_MARKERS = 16
 """Number of sizes up to which each has a marker."""
 
 _WIDE = 10
@@ -43,7 +43,7 @@ def collective(
 
 def _lines(sizes: Sequence[float], values: Lines, taken: Sequence[str]) -> Iterator[Line]:
     """Yield a bold line for each algorithm at the sizes at which it is chosen, and a thin one at all sizes."""
-    few = len(sizes) <= _MOST_MARKERS
+    few = len(sizes) <= _MAX_MARKERS
     for i, (name, line) in enumerate(values.items()):
         color, marker, dash = line_look(i)
         if name in taken:

@@ -85,7 +85,7 @@ def _goodput_axis(percents: Sequence[float]) -> Axis:
 def _curves(document: Plain, place: int) -> list[Line]:
     """Return the curves of a panel; checkpoint intervals limited by storage have hollow marks."""
     name, _, factor = _FIGURES[place]
-    found, limited = [], False
+    result, limited = [], False
     for number, curve in enumerate(document["curves"]):
         color, marker, dash = line_look(number)
         bounds = curve["storage_limits"]
@@ -95,7 +95,7 @@ def _curves(document: Plain, place: int) -> list[Line]:
             for x, y, hollow in zip(document["num_procs"], curve[name], bounds, strict=True)
             if math.isfinite(y)
         ]
-        found.append(
+        result.append(
             Line(
                 name=_label(document, curve),
                 x=[x for x, _, _ in points],
@@ -107,10 +107,10 @@ def _curves(document: Plain, place: int) -> list[Line]:
         )
         hollow = [(x, y) for x, y, bound in points if bound and name == "checkpoint_interval"]
         if hollow:
-            found.append(dots(hollow, marker, color=color, hollow=True))
+            result.append(dots(hollow, marker, color=color, hollow=True))
     if limited:
-        found.append(dots([], name="limited by storage bandwidth", color="grey", hollow=True))
-    return found
+        result.append(dots([], name="limited by storage bandwidth", color="grey", hollow=True))
+    return result
 
 
 def _label(document: Plain, curve: Plain) -> str:
@@ -129,14 +129,14 @@ def _shown(document: Plain) -> list[Plain]:
 def _runs(document: Plain, place: int) -> list[Line]:
     """Return the published runs in a panel; projected ones are hollow."""
     _, name, factor = _FIGURES[place]
-    found = []
+    result = []
     for number, one in enumerate(_shown(document)):
         evidence = "" if one["evidence"] == "read" else f" ({one['evidence']})"
         points = [] if one[name] is None else [(one["num_procs"], factor * one[name])]
         look = {"color": "black", "sizes": (8.0,), "hollow": one["projected"], "clip": False}
         marker = _PUBLISHED[number % len(_PUBLISHED)]
-        found.append(dots(points, marker, name=one["run"] + evidence, **look))
-    return found
+        result.append(dots(points, marker, name=one["run"] + evidence, **look))
+    return result
 
 
 def _arrows(document: Plain) -> list[Mark]:

@@ -105,11 +105,11 @@ class Heatmap:
         return cell.text or short((cell.value or 0.0) * self.quantity.factor)
 
 
-def heatmap(found: Heatmap) -> Chart:
+def heatmap(data: Heatmap) -> Chart:
     """Return the heatmap, tensor parallelism upwards and pipeline parallelism to the right."""
-    tensor, pipeline = found.degrees
-    marks: list[Mark] = [_values(found)] if found.feasible else []
-    marks += [*_crosses(found), *_frame(found)]
+    tensor, pipeline = data.degrees
+    marks: list[Mark] = [_values(data)] if data.feasible else []
+    marks += [*_crosses(data), *_frame(data)]
     y = categories([f"{degree:,}" for degree in tensor], label="Tensor parallelism", down=False)
     x = categories([f"{n:,}" for n in pipeline], label="Pipeline parallelism", down=False)
     panel = Panel(
@@ -120,26 +120,26 @@ def heatmap(found: Heatmap) -> Chart:
     )
     width = max(5.6, 1.4 + 0.66 * len(pipeline))
     return Chart(
-        title=found.title,
-        subtitle=found.label,
-        terms=found.terms,
+        title=data.title,
+        subtitle=data.label,
+        terms=data.terms,
         rows=((panel,),),
         width=width,
     )
 
 
-def surface(found: Heatmap) -> Chart:
+def surface(data: Heatmap) -> Chart:
     """Return the heatmap with colours proportional to the values, and a colour scale: it shows the slope."""
-    chart = heatmap(found)
-    (panel,), cells = chart.rows[0], _values(found)
+    chart = heatmap(data)
+    (panel,), cells = chart.rows[0], _values(data)
     grid: list[list[float | None]] = [[None] * len(row) for row in cells.values]
-    for cell in found.feasible:
-        row, column = found.place(cell)
-        grid[row][column] = (cell.value or 0.0) * found.quantity.factor
+    for cell in data.feasible:
+        row, column = data.place(cell)
+        grid[row][column] = (cell.value or 0.0) * data.quantity.factor
     values = [value for line in grid for value in line if value is not None]
-    scale = _SCALE if found.smallest else _SCALE[::-1]
+    scale = _SCALE if data.smallest else _SCALE[::-1]
     limits = min(values), max(values)
-    tiles = replace(cells, values=grid, scale=scale, limits=limits, label=found.label)
+    tiles = replace(cells, values=grid, scale=scale, limits=limits, label=data.label)
     marks = [tiles if isinstance(mark, Cells) else mark for mark in panel.marks]
     return replace(chart, rows=((replace(panel, marks=marks),),), width=chart.width + 0.9)
 
@@ -149,30 +149,30 @@ def _whole(axis: Axis, count: int) -> Axis:
     return replace(axis, limits=(-0.5, count - 0.5))
 
 
-def _values(found: Heatmap) -> Cells:
+def _values(data: Heatmap) -> Cells:
     """Return the cells with a plan; the others are empty."""
-    tensor, pipeline = found.degrees
-    by_place = {found.place(cell): cell for cell in found.feasible}
+    tensor, pipeline = data.degrees
+    by_place = {data.place(cell): cell for cell in data.feasible}
     rows, columns = range(len(tensor)), range(len(pipeline))
     grid = [[by_place.get((row, column)) for column in columns] for row in rows]
     flat = [cell for row in grid for cell in row]
-    best = found.best
+    best = data.best
     return Cells(
-        values=[[min(_FAR, found.ratio(cell)) if cell else None for cell in row] for row in grid],
-        texts=[[found.text(cell) if cell else "" for cell in row] for row in grid],
+        values=[[min(_FAR, data.ratio(cell)) if cell else None for cell in row] for row in grid],
+        texts=[[data.text(cell) if cell else "" for cell in row] for row in grid],
         scale=_SCALE,
         limits=(1.0, _FAR),
-        bold=None if best is None else found.place(best),
+        bold=None if best is None else data.place(best),
         **point_attributes(flat),
     )
 
 
-def _crosses(found: Heatmap) -> Iterator[Mark]:
+def _crosses(data: Heatmap) -> Iterator[Mark]:
     """Yield crosses on the cells without a plan, with the reasons below."""
-    missing = [cell for cell in found.cells if cell.value is None]
+    missing = [cell for cell in data.cells if cell.value is None]
     if not missing:
         return
-    places = [found.place(cell) for cell in missing]
+    places = [data.place(cell) for cell in missing]
     words = "no execution can run"
     if any("GiB" in cell.note for cell in missing):
         words += " (missing memory)"
@@ -191,14 +191,14 @@ def _crosses(found: Heatmap) -> Iterator[Mark]:
         )
 
 
-def _frame(found: Heatmap) -> Iterator[Boxes]:
+def _frame(data: Heatmap) -> Iterator[Boxes]:
     """Yield a frame around the plan of the page, or else around the best."""
-    selected = [cell for cell in found.cells if cell.key and cell.key == found.selected]
-    best = [found.best] if found.best is not None else []
+    selected = [cell for cell in data.cells if cell.key and cell.key == data.selected]
+    best = [data.best] if data.best is not None else []
     for cell in selected or best:
-        row, column = found.place(cell)
+        row, column = data.place(cell)
         yield Boxes(
-            name="best" if cell is found.best else "shown plan",
+            name="best" if cell is data.best else "shown plan",
             boxes=((column - 0.5, column + 0.5, row - 0.5, row + 0.5),),
             color="vermilion",
             filled=False,

@@ -64,30 +64,30 @@ class Pareto:
     x: str
     y: str
     columns: Array
-    front: Array
+    optimal: Array
     names: Sequence[str]
     complete: bool = True
     terms: Sequence[str] = (PUBLISHED,)
 
 
-def pareto(found: Pareto) -> Chart:
+def pareto(data: Pareto) -> Chart:
     """Return the front as a line through its executions, and the others as dots."""
-    x, y = found.columns
+    x, y = data.columns
     front = [
         PlanPoint(x=x[row], y=y[row], label=name)
-        for row, name in zip(found.front.tolist(), found.names, strict=True)
+        for row, name in zip(data.optimal.tolist(), data.names, strict=True)
     ]
     words = f"Pareto-optimal ({len(front):,}), with TP.PP.DP"
     others = []
-    if found.complete:
-        rows = scattered(found.columns)
+    if data.complete:
+        rows = scattered(data.columns)
         others = [PlanPoint(x=x[row], y=y[row]) for row in rows.tolist()]
-    drawn = _Plans(found.x, found.y, [*front, *others], front)
+    drawn = _Plans(data.x, data.y, [*front, *others], front)
     marks = [
         drawn.points(others, f"{len(x):,} executions that can run", "silver", (1.4,)),
         *drawn.front(front, words),
     ]
-    return drawn.chart(found.title, found.terms, marks[0 if others else 1 :])
+    return drawn.chart(data.title, data.terms, marks[0 if others else 1 :])
 
 
 def plans_chart(

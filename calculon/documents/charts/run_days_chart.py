@@ -45,13 +45,13 @@ _ROOM = 1.5  # times the longest bar, with space for the text at its end
 _LABEL = 24  # characters per line
 
 
-def run_days(found: "TrainingRun") -> Chart:
+def run_days(training_run: "TrainingRun") -> Chart:
     """Return the parts of a run and its losses, and below them when it ends.
 
     The longest part provides the split, and the interval and digits of a step, which also apply to the days.
     """
-    run, main = found.to_dict(), result_of(found.main.estimate)
-    ended = found.whole.days_by(_CHANCES).tolist()
+    run, main = training_run.to_dict(), result_of(training_run.main.estimate)
+    ended = training_run.whole.days_by(_CHANCES).tolist()
     parts, losses = _parts(run), _losses(run)
     rows = max(len(parts), len(losses), 1)
     ends = [_ends_panel(run, main)]

@@ -33,12 +33,12 @@ class Point(PointInfo):
 def count_point(num_procs: int, words: str, stats: Mapping[str, Any], link: str = "") -> Point:
     """Return a plan on a number of processors with its rate and its efficiency."""
     rate, efficiency = (stats.get(one.name) for one in _OF_COUNTS)
-    told = [figure(one, stats[one.name], stats) for one in _OF_COUNTS if stats.get(one.name)]
+    figures = [figure(one, stats[one.name], stats) for one in _OF_COUNTS if stats.get(one.name)]
     return Point(
         num_procs=num_procs,
         rate=rate,
         efficiency=efficiency,
-        words="\n".join((words, ", ".join(told))),
+        words="\n".join((words, ", ".join(figures))),
         link=link,
     )
 

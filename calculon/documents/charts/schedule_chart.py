@@ -35,7 +35,7 @@ _BACKWARD = ("backward", "inputs")
 
 _WIDTH, _LEAST = 11.0, 0.1  # inches: the chart; the narrowest pass with a digit
 _TALLEST = 8.0  # inches: all rows
-_ROW, _LEAST_ROW = 0.34, 0.2  # inches: a row; the lowest row with numbers
+_ROW, _MIN_ROW = 0.34, 0.2  # inches: a row; the lowest row with numbers
 _LABELLED = 24  # stages up to which each row states its idle time
 _THIN = 0.005  # share of the time below which passes get thin edges
 
@@ -278,7 +278,7 @@ class _Schedule:
             for piece in self.gantt.pieces
             if piece.long * inches >= _LEAST * (0.3 + 0.7 * len(str(piece.microbatch + 1)))
         ]
-        if not shown or row < _LEAST_ROW:
+        if not shown or row < _MIN_ROW:
             return
         # White digits on dark passes: later chunks and weight gradients have light colours.
         dark = [piece.chunk < self.gantt.chunks / 2 and piece.kind != "weight" for piece in shown]

@@ -44,8 +44,8 @@ def serving_frontier(
         # A TPOT limit is a lower bound of tokens/s per user.
         marks.append(Rule(name=name, at=1 / limit, dash="dash", width=0.9))
         users.append(1 / limit)
-    x = value_axis("Tokens/s per user", "", users, ratio=_SPREAD, room=0.1)
-    y = value_axis("Generated tokens/s per processor", "", rates, ratio=_SPREAD, room=0.1)
+    x = value_axis("Tokens/s per user", "", users, ratio=_SPREAD, padding=0.1)
+    y = value_axis("Generated tokens/s per processor", "", rates, ratio=_SPREAD, padding=0.1)
     labels: list[_Label] = []
     for number, curve in enumerate(curves):
         color, marker, _ = line_look(number)

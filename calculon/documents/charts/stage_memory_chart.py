@@ -44,7 +44,7 @@ def stage_memory(
     ticks = (axis.ticks or ())[:: -(-len(stages) // _LABELS)]
     panel = Panel(
         x=Axis(
-            label="Tier-1 memory per processor",
+            label="Memory per processor",
             unit="GiB",
             limits=(0.0, longest * (1.12 if texted else 1.02)),
         ),

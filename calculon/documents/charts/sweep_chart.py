@@ -10,7 +10,7 @@ from calculon.base.errors import Infeasible, Problem, SpecError, nearest
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array
 from calculon.declarations.named_values import PUBLISHED
-from calculon.documents.front import axis, terms
+from calculon.documents.pareto import axis, terms
 from calculon.render.canvas import wrapped
 from calculon.render.chart import DASHES, SERIES, Axis, Chart, Line, Panel, dots, line_look
 from calculon.render.chart_axes import Quantity, count_axis, log_axis, value_axis, widened
@@ -35,34 +35,34 @@ class Curve:
     values: Sequence[float | None]
 
 
-def sweep_curves(found: Sweep, x: str, y: str, by: str | None) -> Chart:
+def sweep_curves(result: Sweep, x: str, y: str, by: str | None) -> Chart:
     """Return a statistic by a column, with a curve for each value of another column (:meth:`calculon.Sweep.plot`)."""
-    if not found.feasible.any():
-        raise Infeasible("nothing", f"none of {len(found):,} rows can run")
+    if not result.feasible.any():
+        raise Infeasible("nothing", f"none of {len(result):,} rows can run")
     statistic, sign = axis(y, "y")
-    x = x or _widest(found)
-    across, names = _places(_column(found, x, "x"))
-    apart = [by] if by else [name for name in found.axes if name != x] if by is None else []
-    groups = _groups(found, apart)
+    x = x or _widest(result)
+    across, names = _places(_column(result, x, "x"))
+    apart = [by] if by else [name for name in result.axes if name != x] if by is None else []
+    groups = _groups(result, apart)
     if len(groups) > MOST:
-        told = ", ".join(apart)
+        text = ", ".join(apart)
         hint = f"by=COLUMN draws the best row of each of its values, such as by={apart[0]!r}"
-        problem = Problem("by", f"at most {MOST} curves", f"{len(groups):,} of {told}", hint)
+        problem = Problem("by", f"at most {MOST} curves", f"{len(groups):,} of {text}", hint)
         raise SpecError("plot", problem)
-    values = found[statistic]
+    values = result[statistic]
     drawn = []
     for label, rows in groups.items():
         ends = _best(across[rows], values[rows], sign)
         drawn.append(Curve(label, [*ends], [*ends.values()]))
-    title = " on ".join(_only(found[name]) for name in ("model", "system") if _only(found[name]))
+    title = " on ".join(_only(result[name]) for name in ("model", "system") if _only(result[name]))
     return curves_chart(
         title,
-        with_unit(x, found.units),
+        with_unit(x, result.units),
         statistic,
         drawn,
         names=names,
         by=", ".join(apart),
-        terms=terms(found.evaluation.plan),
+        terms=terms(result.evaluation.plan),
     )
 
 
@@ -151,21 +151,23 @@ def grows_by_factors(places: Sequence[float]) -> bool:
     return places[-1] >= 10 * places[0] and last > 4 * first
 
 
-def _column(found: Sweep, name: str, argument: str) -> Array:
+def _column(result: Sweep, name: str, argument: str) -> Array:
     try:
-        return found[name]
+        return result[name]
     except KeyError:
-        known = (*found.asked, *found.fields)
+        known = (*result.asked, *result.fields)
         problem = Problem(argument, "a column", repr(name), nearest(str(name), known))
         raise SpecError("plot", problem) from None
 
 
-def _widest(found: Sweep) -> str:
+def _widest(result: Sweep) -> str:
     """Return the swept column with the most values; numbers are preferred to names."""
-    if not found.axes:
+    if not result.axes:
         wanted = "a column; no input has several values"
         raise SpecError("plot", Problem("x", wanted, "none"))
-    return max(found.axes, key=lambda name: (found[name].dtype.kind in "if", _count(found[name])))
+    return max(
+        result.axes, key=lambda name: (result[name].dtype.kind in "if", _count(result[name]))
+    )
 
 
 def _count(column: Array) -> int:
@@ -188,11 +190,11 @@ def _word(value: Any) -> str:
     return f"{value:,.6g}" if isinstance(value, float) else str(value)
 
 
-def _groups(found: Sweep, names: Sequence[str]) -> dict[str, Array]:
+def _groups(result: Sweep, names: Sequence[str]) -> dict[str, Array]:
     """Return the rows of each curve by label."""
-    columns = [[_word(value) for value in _column(found, name, "by").tolist()] for name in names]
+    columns = [[_word(value) for value in _column(result, name, "by").tolist()] for name in names]
     groups: dict[str, list[int]] = {}
-    for row in range(len(found)):
+    for row in range(len(result)):
         groups.setdefault(", ".join(column[row] for column in columns), []).append(row)
     return {label: np.array(rows) for label, rows in groups.items()}
 

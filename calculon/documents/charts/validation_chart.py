@@ -13,7 +13,7 @@ from calculon.render.chart_axes import log_axis, value_axis
 BAND = 0.10
 """Relative error of the band."""
 
-MOST_ROWS = 16
+MAX_ROWS = 16
 """Maximum number of rows of a single panel that are drawn by name, one per line."""
 
 _WIDEST, _MANY = 4, 100
@@ -58,7 +58,7 @@ class Pairs:
 
 def validation_chart(pairs: Sequence[Pairs], edition: str = PUBLISHED) -> Chart:
     """Return the panels of compared quantities; a single panel with few named rows is drawn row by row."""
-    if len(pairs) == 1 and 1 < len(pairs[0].labels) <= MOST_ROWS:
+    if len(pairs) == 1 and 1 < len(pairs[0].labels) <= MAX_ROWS:
         return _rows(pairs[0], edition)
     across = min(_WIDEST, len(pairs))
     return Chart(
@@ -88,7 +88,7 @@ def _rows(one: Pairs, edition: str) -> Chart:
     values = [*measured, *estimated]
     panel = Panel(
         x=value_axis(
-            one.quantity[0].upper() + one.quantity[1:], one.unit, values, ratio=_LOG, room=0.18
+            one.quantity[0].upper() + one.quantity[1:], one.unit, values, ratio=_LOG, padding=0.18
         ),
         y=categories(one.labels),
         marks=[
@@ -114,7 +114,7 @@ def _panel(one: Pairs) -> Panel:
     low, high = min(both), max(both)
     if low > 0 and high / low > _LOG:
         # Equal limits on both axes keep the diagonal at 45 degrees.
-        axis = log_axis("", one.unit, [low / 1.35, high * 1.35], room=0.0, most=5)
+        axis = log_axis("", one.unit, [low / 1.35, high * 1.35], padding=0.0, most=5)
     else:
         margin = max(0.15 * (high - low), 1.5 * BAND * high)
         axis = Axis(unit=one.unit, limits=(max(0.0, low - margin), high + margin))

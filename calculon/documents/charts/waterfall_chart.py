@@ -179,7 +179,7 @@ def _memory(one: WaterfallData) -> Panel:
     )
     rule = [Rule(name="capacity", at=limit)] if limit else []
     return Panel(
-        x=Axis(label="Tier 1 per processor", unit="GiB", limits=(0.0, 1.42 * widest)),
+        x=Axis(label="Memory per processor", unit="GiB", limits=(0.0, 1.42 * widest)),
         y=replace(categories(_labels(one)), shown=False),
         marks=(bars, *rule, Notes(x=beyond, y=rows, texts=texts)),
         height=_height(one),

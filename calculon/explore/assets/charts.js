@@ -2,6 +2,7 @@
 
 const SETTINGS = {
   responsive: true,
+  displayModeBar: matchMedia("(hover: hover)").matches ? "hover" : false, // fingers zoom themselves; there, the bar would stay on top of the chart
   displaylogo: false,
   modeBarButtonsToRemove: ["select2d", "lasso2d", "toImage", "sendChartToCloud", "sendDataToCloud"],
   plotlyServerURL: "",  // plans never leave this machine

@@ -22,19 +22,19 @@ from calculon.documents.sensitivity_page import figures_table
 from calculon.documents.winner_files import document, table_text
 from calculon.estimate.estimate import Estimate
 from calculon.estimate.operators import Block, block
+from calculon.explore.allowed_inputs import MODEL, SYSTEM
 from calculon.explore.answers import Answers
-from calculon.explore.exports.same_command import (
-    asked_effects,
+from calculon.explore.exports.equivalent_commands import (
     fixed_values,
     more_values,
     own_length,
     readable,
+    requested_effects,
     stated_execution,
 )
-from calculon.explore.offer import MODEL, SYSTEM
 from calculon.explore.page_state import State
-from calculon.explore.search.searches import asked, each_split
-from calculon.explore.serving.asked_deployments import answered, deployments
+from calculon.explore.search.searches import each_split, search_settings
+from calculon.explore.serving.serving_results import deployments, displayed_deployment
 from calculon.explore.view_names import SERVING
 from calculon.inputs import Changed
 from calculon.launch.dialects import DIALECTS
@@ -132,7 +132,7 @@ def _fields(state: State, answers: Answers) -> Mapping[str, Any]:
     """Return the fields of the page's plan or deployment."""
     if state.view != SERVING:
         return answers.plan(state).fields
-    served = answered(state, answers).served
+    served = displayed_deployment(state, answers).served
     return {} if served is None else served.deployment.to_dict()
 
 
@@ -145,14 +145,14 @@ _LONGEST = 150  # maximum length of a file name
 def whole_answer(state: State, answers: Answers) -> Answer:
     """Return the result of ``calculon plan`` for the same question and sources; each count is searched once."""
     state = readable(state, answers)
-    model, system = (answers.offer.source(*one) for one in _named(state))
+    model, system = (answers.allowed.source(*one) for one in _named(state))
     words: dict[str, Any] = {
         name: getattr(state, name) or None for name in ("preset", "batch", "seq", "dtype")
     }
     words["campaign"] = read_campaign({"tokens": state.tokens} if state.tokens else None, {})
     words["mine"] = dict(state.plan) or None
     question = ask(model, state.procs, Changed.of(system, dict(state.machine)), **words)
-    return answer(question, lambda same, count: answers.found_on(state, same, count))
+    return answer(question, lambda same, count: answers.best_plans_on(state, same, count))
 
 
 def _named(state: State) -> tuple[tuple[str, str], tuple[str, str]]:
@@ -161,7 +161,7 @@ def _named(state: State) -> tuple[tuple[str, str], tuple[str, str]]:
 
 def _sources(state: State, answers: Answers) -> tuple[Any, Any]:
     """Return model and system with their changes, as the commands about a plan receive them."""
-    model, system = (answers.offer.source(*one) for one in _named(state))
+    model, system = (answers.allowed.source(*one) for one in _named(state))
     length = own_length(state, answers)
     changes = {"seq_size": length} if length else {}
     return Changed.of(model, changes), Changed.of(system, dict(state.machine))
@@ -182,7 +182,7 @@ def shown_estimate(state: State, answers: Answers) -> Estimate:
 def searched(state: State, answers: Answers) -> dict[str, Any]:
     """Return the best execution of the search, as the search command writes it."""
     model, system = _sources(state, answers)
-    question = asked(state, answers).question
+    question = search_settings(state, answers).question
     campaign = read_campaign({}, {"tokens": state.tokens}) if state.tokens else None
     one = Search(
         number=0,
@@ -208,7 +208,7 @@ def depends(state: State, answers: Answers) -> Sensitivity:
     """Return the sensitivity of the plan, as ``calculon sensitivity`` does."""
     model, system = _sources(state, answers)
     execution = shown_estimate(state, answers).execution
-    return sensitivity(model, execution, system, **asked_effects(state))
+    return sensitivity(model, execution, system, **requested_effects(state))
 
 
 def operators(state: State, answers: Answers) -> Block:
@@ -228,7 +228,7 @@ def _served(state: State, answers: Answers) -> str:
     Raises:
         Infeasible: If no deployment fits in memory.
     """
-    found = answered(state, answers)
+    found = displayed_deployment(state, answers)
     if found.served is None:
         raise Infeasible("nothing", found.problem)
     return json_text(found.served.to_dict())
@@ -260,7 +260,7 @@ EXPORTS: dict[str, Export] = {
     ),
     "plans.csv": Export(
         title="Best plan of each split",
-        text=lambda state, answers: table_text([answers.found(state)]),
+        text=lambda state, answers: table_text([answers.best_plans(state)]),
         views=("plan",),
         runs=False,
     ),

@@ -12,7 +12,7 @@ from calculon.documents.result import Result
 from calculon.documents.sensitivity_page import change
 from calculon.editions import EDITIONS
 from calculon.estimate.estimate import Estimate
-from calculon.explore.answers import Answers, Shown
+from calculon.explore.answers import Answers, DisplayedPlan
 from calculon.explore.page_state import State
 from calculon.render.digits import Digits
 from calculon.render.document import Block, Grid, Line, Section, Styled
@@ -22,8 +22,8 @@ from calculon.render.document import Block, Grid, Line, Section, Styled
 class Both:
     """Plans on the unchanged and on the changed machine."""
 
-    before: Shown
-    after: Shown
+    before: DisplayedPlan
+    after: DisplayedPlan
 
 
 def same_plan(state: State, answers: Answers) -> Both:
@@ -37,7 +37,7 @@ def same_plan(state: State, answers: Answers) -> Both:
     if state.plan or before.estimate is None:
         return Both(before, answers.plan(state))
     # State the old plan's fields explicitly, so that the changed machine does not search a new one.
-    kept = replace(state, plan=answers.own(replace(state, machine={}), before.fields))
+    kept = replace(state, plan=answers.stated_fields(replace(state, machine={}), before.fields))
     return Both(before, answers.plan(kept))
 
 
@@ -67,7 +67,7 @@ def time_of(one: Estimate) -> float:
     return one.stats["total_time"] or 0.0
 
 
-def readings(plans: Mapping[str, Shown]) -> tuple[Block, ...]:
+def readings(plans: Mapping[str, DisplayedPlan]) -> tuple[Block, ...]:
     """Return the key figures of each plan, followed by a closed section that compares all parts.
 
     Empty if no plan can run.
@@ -134,7 +134,7 @@ def moved_in_words(state: State, answers: Answers, both: Both) -> str:
     if both.before.estimate is None or both.after.estimate is None:
         return ""
     before, after = both.before.fields, both.after.fields
-    stated = [answers.own(state, one) for one in (before, after)]
+    stated = [answers.stated_fields(state, one) for one in (before, after)]
     names = [
         name for name in dict.fromkeys((*stated[0], *stated[1])) if before[name] != after[name]
     ]

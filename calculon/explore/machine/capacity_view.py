@@ -9,13 +9,13 @@ from calculon.advise.replanned import Step
 from calculon.base.units import GIB
 from calculon.declarations.plan_words import plan_words
 from calculon.documents.charts.capacity_chart import capacity_chart
-from calculon.documents.how_sure import risk_words
+from calculon.documents.confidence import risk_words
 from calculon.documents.sensitivity_page import memory_section
 from calculon.explore.answers import Answers
 from calculon.explore.machine.both_machines import digits_of
-from calculon.explore.machine.knobs import CAPACITY
+from calculon.explore.machine.machine_controls import CAPACITY
 from calculon.explore.page_state import State
-from calculon.explore.part import Part
+from calculon.explore.view_part import ViewPart
 from calculon.render.digits import WITHOUT_INTERVAL, Digits
 from calculon.render.document import dim
 
@@ -23,7 +23,7 @@ MOST = 10
 """Maximum number of listed steps to more memory."""
 
 
-def capacity(state: State, answers: Answers) -> Part | None:
+def capacity(state: State, answers: Answers) -> ViewPart | None:
     """Show the benefit of memory when the plan is searched again for each capacity."""
     found = answers.capacities(state)
     if found is None:
@@ -48,7 +48,7 @@ def capacity(state: State, answers: Answers) -> Part | None:
         if here is None
         else f"With {size} the fastest plan predicted to fit is {plan}{_risk(state, answers, first)}."
     )
-    return Part(
+    return ViewPart(
         title="The benefit of more memory",
         blocks=(
             said,
@@ -62,7 +62,7 @@ def capacity(state: State, answers: Answers) -> Part | None:
 
 def _risk(state: State, answers: Answers, step: Step) -> str:
     """Return a plan's out-of-memory risk on the page's machine in words; empty if unknown."""
-    own = answers.own(state, step.best.execution)
+    own = answers.stated_fields(state, step.best.execution)
     result = answers.plan(replace(state, plan=own)).brief
     return "" if result is None or result.fits is None else f", with a {risk_words(result.fits)}"
 

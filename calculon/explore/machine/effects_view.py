@@ -13,9 +13,9 @@ from calculon.documents.sensitivity_page import break_even_section, change, sens
 from calculon.explore.answers import TIME, Answers
 from calculon.explore.machine.both_machines import same_plan, time_of
 from calculon.explore.machine.capacity_view import capacity_text
-from calculon.explore.machine.knobs import CAPACITY, figure_labels, labels
+from calculon.explore.machine.machine_controls import CAPACITY, figure_labels, labels
 from calculon.explore.page_state import State
-from calculon.explore.part import Part, html
+from calculon.explore.view_part import ViewPart, html
 from calculon.render.document import Grid, Section, dim
 
 STATISTICS = {
@@ -41,7 +41,7 @@ EVEN = "Equivalent single changes"
 """Title of the part that compares a machine change with changes of single figures."""
 
 
-def effects(state: State, answers: Answers) -> Part | None:
+def effects(state: State, answers: Answers) -> ViewPart | None:
     """Show the effect of each figure on a statistic of the plan."""
     found = answers.sensitivity(state)
     if found is None:
@@ -63,7 +63,7 @@ def effects(state: State, answers: Answers) -> Part | None:
     names = {**paths, **STATISTICS}
     shown = document["value"] and kinds_shown(document)
     everything = sensitivity_page(found)
-    return Part(
+    return ViewPart(
         title="Sensitivity to each figure",
         blocks=(
             form,
@@ -77,8 +77,8 @@ def effects(state: State, answers: Answers) -> Part | None:
     )
 
 
-def _called(found: Sensitivity) -> str:
-    return STATISTICS.get(found.statistic.name, found.statistic.name)
+def _called(analysis: Sensitivity) -> str:
+    return STATISTICS.get(analysis.statistic.name, analysis.statistic.name)
 
 
 def _choices(names: tuple[str, ...], chosen: str) -> list[tuple[str, bool]]:
@@ -90,24 +90,24 @@ def _link(state: State, path: str, value: float) -> str:
     return state.link(machine={**state.machine, path: value})
 
 
-def _worth(found: Sensitivity, stairs: CapacitySweep | None) -> Iterator[tuple[str, str, str]]:
+def _worth(analysis: Sensitivity, stairs: CapacitySweep | None) -> Iterator[tuple[str, str, str]]:
     """Yield the hardware figures with the largest effect: label, current value, and the effect of an increase."""
-    names = labels(found.system)
-    statistic = "time a step" if found.statistic.name == TIME else _called(found)
-    rows = [row for row in found.rows() if row["hardware"]]
+    names = labels(analysis.system)
+    statistic = "time a step" if analysis.statistic.name == TIME else _called(analysis)
+    rows = [row for row in analysis.rows() if row["hardware"]]
     rates = [row for row in rows if abs(row["elasticity"] or 0.0) >= LEAST]
     # Largest effects first, regardless of sign.
     rates.sort(key=lambda row: -abs(row["elasticity"]))
     effects = [(row, f"1 % more gives {_less(row['elasticity'], 2)}") for row in rates[:MOST]]
     for row in rows:
         if row["elasticity"] is None and row["at_high"] is not None:
-            share = row["at_high"] / found.value - 1
+            share = row["at_high"] / analysis.value - 1
             if abs(share) >= LEAST:
                 effects.append((row, f"{row['high']:,} would give {_less(100 * share, 1)}"))
     for row, effect in effects:
         name = names.get(row["path"], row["path"])
         yield name, stated(row["value"], row["unit"]), f"{effect} {statistic}"
-    if found.statistic.name == TIME and stairs is not None:
+    if analysis.statistic.name == TIME and stairs is not None:
         yield names[CAPACITY], stated(stairs.capacity / GIB, "GiB"), _of_memory(stairs)
 
 
@@ -126,7 +126,7 @@ def _of_memory(stairs: CapacitySweep) -> str:
     return f"{text} ({change(step.best.value, stairs.here.best.value)})"
 
 
-def break_even(state: State, answers: Answers) -> Part:
+def break_even(state: State, answers: Answers) -> ViewPart:
     """Compare the change of the machine with changes of single figures."""
     both = same_plan(state, answers)
     before, after = both.before.estimate, both.after.estimate
@@ -143,8 +143,8 @@ def break_even(state: State, answers: Answers) -> Part:
         lambda path, value: state.link(machine={path: float(f"{value:.6g}")}),
     )
     said = "With the same plan, each of these single changes gives the step time of the changed machine."
-    return Part(title=EVEN, blocks=(said, *section.blocks[1:]))
+    return ViewPart(title=EVEN, blocks=(said, *section.blocks[1:]))
 
 
-def _said(text: str) -> Part:
-    return Part(title=EVEN, blocks=(text,))
+def _said(text: str) -> ViewPart:
+    return ViewPart(title=EVEN, blocks=(text,))

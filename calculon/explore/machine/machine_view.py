@@ -8,7 +8,7 @@ from calculon.base.units import GIB
 from calculon.declarations.named_values import product_type
 from calculon.declarations.recipes import NO_RECIPE
 from calculon.documents.sensitivity_page import stated
-from calculon.explore.answers import AMPLE, Answers, Shown
+from calculon.explore.answers import AMPLE, Answers, DisplayedPlan
 from calculon.explore.machine.both_machines import (
     Both,
     best_plans,
@@ -22,19 +22,19 @@ from calculon.explore.machine.both_machines import (
 )
 from calculon.explore.machine.capacity_view import capacity, capacity_text
 from calculon.explore.machine.effects_view import EVEN, break_even, effects
-from calculon.explore.machine.knobs import (
+from calculon.explore.machine.machine_controls import (
     CAPACITY,
-    Knob,
+    Slider,
     changes_in_words,
     field_of,
     figure_labels,
     found_by,
-    knobs,
     others,
+    sliders,
 )
 from calculon.explore.page_state import State
-from calculon.explore.part import Part, PartKind, html
-from calculon.explore.visits import Pending
+from calculon.explore.request_tracking import Pending
+from calculon.explore.view_part import ViewPart, ViewPartKind, html
 from calculon.hardware.system import System
 from calculon.render.document import Block, Grid, Line, Styled, bold, dim
 
@@ -51,12 +51,12 @@ def _without(state: State, path: str) -> str:
     return state.link(machine={name: one for name, one in state.machine.items() if name != path})
 
 
-def _changed(state: State, answers: Answers) -> Part | None:
+def _changed(state: State, answers: Answers) -> ViewPart | None:
     """Return the machine changes, for the other views."""
     if not state.machine:
         return None
     what = Styled("Effect", link=state.link(view="machine"))
-    return Part(title="", blocks=((*_changes(state, answers), what),))
+    return ViewPart(title="", blocks=((*_changes(state, answers), what),))
 
 
 def _changes(state: State, answers: Answers) -> Iterator[str | Styled]:
@@ -73,24 +73,24 @@ def _changes(state: State, answers: Answers) -> Iterator[str | Styled]:
         yield " "
 
 
-CHANGED_MACHINE = PartKind(name="machine-changed", title="", make=_changed)
+CHANGED_MACHINE = ViewPartKind(name="machine-changed", title="", make=_changed)
 """Part of every other view; the machine view lists the changes below its sliders."""
 
 
-def _machine(state: State, answers: Answers) -> Part | None:
+def _machine(state: State, answers: Answers) -> ViewPart | None:
     """Return the sliders of the machine, with their effect on the plan."""
     system, both = _in_file(state, answers), same_plan(state, answers)
     known = both.before.estimate or both.after.estimate
     figures = answers.figures(state)
     arithmetic = _arithmetic(state, answers) if known is None else known.execution.matmul_type
-    shown = knobs(system, figures, state.machine, arithmetic)
+    shown = sliders(system, figures, state.machine, arithmetic)
     rest = others(figures, state.machine, shown)
     names = figure_labels(system, figures)
     listed = found_by(rest, state.option("figures"), names)
     plans = _columns(state, answers, both)
     controls = html(
         "machine.html",
-        knobs=[(one, _without(state, one.path)) for one in shown],
+        sliders=[(one, _without(state, one.path)) for one in shown],
         spoken=_spoken([*plans.values()], _misfit(state, answers, both)),
     )
     figures_form = html(
@@ -105,7 +105,7 @@ def _machine(state: State, answers: Answers) -> Part | None:
         left=len(listed) - MOST,
         count=len(rest),
     )
-    return Part(
+    return ViewPart(
         title="The machine",
         blocks=(
             controls,
@@ -119,7 +119,7 @@ def _machine(state: State, answers: Answers) -> Part | None:
     )
 
 
-def _compared(plans: Mapping[str, Shown]) -> Iterator[Block]:
+def _compared(plans: Mapping[str, DisplayedPlan]) -> Iterator[Block]:
     """Yield the problems of infeasible plans, unless all are, and the figures of the feasible ones."""
     figures = readings(plans)
     for name, plan in plans.items():
@@ -128,7 +128,7 @@ def _compared(plans: Mapping[str, Shown]) -> Iterator[Block]:
     yield from figures
 
 
-def _whose(state: State, plans: Mapping[str, Shown]) -> str:
+def _whose(state: State, plans: Mapping[str, DisplayedPlan]) -> str:
     if state.plan:
         return "Your plan"
     return "The best plan of the machine in the file" if len(plans) > 1 else "The best plan"
@@ -144,7 +144,7 @@ def _arithmetic(state: State, answers: Answers) -> str:
     )
 
 
-def _columns(state: State, answers: Answers, both: Both) -> dict[str, Shown]:
+def _columns(state: State, answers: Answers, both: Both) -> dict[str, DisplayedPlan]:
     """Return the plans to compare; without a user's plan also the best plan of the changed machine."""
     if not state.machine:
         return {"now": both.after}
@@ -157,7 +157,7 @@ def _columns(state: State, answers: Answers, both: Both) -> dict[str, Shown]:
     return columns
 
 
-def _best_so_far(state: State, answers: Answers) -> Shown | None:
+def _best_so_far(state: State, answers: Answers) -> DisplayedPlan | None:
     """Return the best plan; None during the search, so that the sliders never wait."""
     try:
         return answers.plan(state)
@@ -170,7 +170,7 @@ def _misfit(state: State, answers: Answers, both: Both) -> str:
     fields = both.after.fields or both.before.fields
     if not state.machine or both.after.estimate is not None or not fields:
         return ""
-    plan = state.plan or answers.own(replace(state, machine={}), fields)
+    plan = state.plan or answers.stated_fields(replace(state, machine={}), fields)
     # Estimate with ample memory to learn the plan's need: an infeasible plan has no estimate.
     ample = replace(state, plan=plan, machine={**state.machine, CAPACITY: AMPLE})
     one = answers.plan(ample).estimate
@@ -191,7 +191,7 @@ def _misfit(state: State, answers: Answers, both: Both) -> str:
     )
 
 
-def _spoken(plans: Sequence[Shown], misfit: str) -> str:
+def _spoken(plans: Sequence[DisplayedPlan], misfit: str) -> str:
     """Summarize the effect of the machine changes in one line."""
     first, *others = plans
     if not others:
@@ -211,7 +211,7 @@ def _spoken(plans: Sequence[Shown], misfit: str) -> str:
     )
 
 
-def _step(first: Shown, one: Shown, *, in_file: bool = False) -> str:
+def _step(first: DisplayedPlan, one: DisplayedPlan, *, in_file: bool = False) -> str:
     """Describe the step time, and the speedup over the first plan."""
     if one.estimate is None:
         return "it does not fit" if one.fields else "nothing fits"
@@ -222,7 +222,7 @@ def _step(first: Shown, one: Shown, *, in_file: bool = False) -> str:
     return f"{text}, {faster_in_words(first.estimate, one.estimate, where)}"
 
 
-def _example(state: State, shown: list[Knob]) -> Line:
+def _example(state: State, shown: list[Slider]) -> Line:
     """Return a first change to try: 50 % more memory."""
     found = next((one for one in shown if one.path == CAPACITY), None)
     if found is None:
@@ -233,7 +233,7 @@ def _example(state: State, shown: list[Knob]) -> Line:
     return "Move a slider to change the machine of every view. For instance: ", link
 
 
-def _best(state: State, answers: Answers) -> Part | None:
+def _best(state: State, answers: Answers) -> ViewPart | None:
     """Compare the best plans of the changed and the unchanged machine."""
     both, asked = best_plans(state, answers), replace(state, plan={})
     first = "system file" if state.machine else "best plan"
@@ -245,7 +245,7 @@ def _best(state: State, answers: Answers) -> Part | None:
     rows = tuple(
         (name.capitalize(), _plan(at, answers, plan)) for name, (plan, at) in columns.items()
     )
-    return Part(
+    return ViewPart(
         title="The best plan",
         blocks=(
             (bold(_sentence(both)), said, _against_mine(state, answers, both)),
@@ -255,11 +255,11 @@ def _best(state: State, answers: Answers) -> Part | None:
     )
 
 
-def _plan(state: State, answers: Answers, shown: Shown) -> Line:
+def _plan(state: State, answers: Answers, shown: DisplayedPlan) -> Line:
     """Return a plan in words with a link to its page, or the reason if there is none."""
     if shown.estimate is None:
         return shown.problem
-    link = state.with_plan(answers.own(state, shown.fields))
+    link = state.with_plan(answers.stated_fields(state, shown.fields))
     return Styled(plan_in_words(shown.estimate.execution), link=link, hint="Use this plan")
 
 
@@ -292,11 +292,13 @@ def _against_mine(state: State, answers: Answers, both: Both) -> str:
 
 
 PARTS = (
-    PartKind(name="machine", title="The machine", make=_machine),
-    PartKind(name="machine-best", title="The best plan", make=_best, later=True),
-    PartKind(
+    ViewPartKind(name="machine", title="The machine", make=_machine),
+    ViewPartKind(name="machine-best", title="The best plan", make=_best, later=True),
+    ViewPartKind(
         name="machine-capacity", title="The benefit of more memory", make=capacity, later=True
     ),
-    PartKind(name="machine-effects", title="Sensitivity to each figure", make=effects, later=True),
-    PartKind(name="machine-even", title=EVEN, make=break_even, later=True),
+    ViewPartKind(
+        name="machine-effects", title="Sensitivity to each figure", make=effects, later=True
+    ),
+    ViewPartKind(name="machine-even", title=EVEN, make=break_even, later=True),
 )

@@ -22,19 +22,19 @@ from calculon.estimate.operator_passes import OperatorPass
 from calculon.estimate.operators import Block, block
 from calculon.explore.answers import Answers
 from calculon.explore.page_state import State
-from calculon.explore.part import Part, PartKind
 from calculon.explore.pipeline.operator_words import (
     kernel_words,
     product_words,
     rate_words,
 )
+from calculon.explore.view_part import ViewPart, ViewPartKind
 from calculon.hardware.figures import figures_of, with_figures
 from calculon.render.document import Cell, Line, Section, Styled, bold, dim, headed, numbers, spaced
 from calculon.render.texts import counted, percent, seconds
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _ShownBlock:
     """The plan, the shown kind of block, its operators by time, and the selected operator.
 
     ``lacking`` is a note on a block or operator of the address that does not exist.
@@ -59,7 +59,7 @@ def _name(operator: Layer) -> str:
     return " ".join(split_name(operator)).replace("_", " ")
 
 
-def _seen(state: State, answers: Answers) -> _Seen | None:
+def _seen(state: State, answers: Answers) -> _ShownBlock | None:
     """Return the shown block; None if the plan cannot run."""
     result = answers.plan(state).brief
     if result is None:
@@ -80,16 +80,16 @@ def _seen(state: State, answers: Answers) -> _Seen | None:
         lacking = f"No computing operator of this block is called {wanted!r}."
     selected = wanted if wanted in timed else max(timed, key=timed.__getitem__)
     every = list(kinds.values())
-    return _Seen(result, every, kind, by_time(kinds[kind]), passes, selected, lacking)
+    return _ShownBlock(result, every, kind, by_time(kinds[kind]), passes, selected, lacking)
 
 
-def _operator_link(seen: _Seen, links: Mapping[str, str], name: str) -> Styled:
+def _operator_link(seen: _ShownBlock, links: Mapping[str, str], name: str) -> Styled:
     """Return an operator's label with its link, highlighted if it is selected."""
     style = "current" if name == seen.selected else ""
     return Styled(seen.names[name], style, link=links[name])
 
 
-def _links(state: State, seen: _Seen) -> dict[str, str]:
+def _links(state: State, seen: _ShownBlock) -> dict[str, str]:
     """Return the address of each operator; communication operators link to the plan's traffic."""
     timed = {one.operator for one in seen.passes}
     traffic = f"{state.link(view='plan')}#part-traffic"
@@ -99,7 +99,7 @@ def _links(state: State, seen: _Seen) -> dict[str, str]:
     }
 
 
-def _block(state: State, answers: Answers) -> Part | None:
+def _block(state: State, answers: Answers) -> ViewPart | None:
     """Return the time of a block by operator."""
     seen = _seen(state, answers)
     if seen is None:
@@ -131,7 +131,7 @@ def _block(state: State, answers: Answers) -> Part | None:
         f"{seen.names[first['name']]} takes the largest part: {percent(whole_time(first) / total)}"
     )
     names = [seen.names[one["name"]] for one in seen.operators]
-    return Part(
+    return ViewPart(
         title=f"One {kind_of(seen.operators)}, by operator",
         blocks=(
             Styled(seen.lacking, "alert"),
@@ -150,13 +150,13 @@ def _block(state: State, answers: Answers) -> Part | None:
     )
 
 
-def _apart(found: Block) -> dict[str, str]:
+def _apart(shown_block: Block) -> dict[str, str]:
     """Return the labels of operator names without their half of the block."""
-    names = (split_name(one)[1] for one in found.operators)
+    names = (split_name(one)[1] for one in shown_block.operators)
     return {name: name.replace("_", " ") for name in names if "_" in name}
 
 
-def _kinds(state: State, seen: _Seen) -> Line:
+def _kinds(state: State, seen: _ShownBlock) -> Line:
     """Return the kinds of block with links; empty if there is only one kind."""
     kinds = {rows[0]["kind"]: kind_of(rows) for rows in seen.kinds if "kind" in rows[0]}
     return spaced(
@@ -176,7 +176,7 @@ def _dashed(times: Sequence[float], largest: float) -> list[str]:
     ]
 
 
-def _roofline(state: State, answers: Answers) -> Part | None:
+def _roofline(state: State, answers: Answers) -> ViewPart | None:
     """Return the operators on the roofline."""
     seen = _seen(state, answers)
     if seen is None:
@@ -201,7 +201,7 @@ def _roofline(state: State, answers: Answers) -> Part | None:
             for one in sorted(shown, key=lambda one: -one.time)
         ),
     )
-    return Part(
+    return ViewPart(
         title="Operators on the roofline",
         blocks=(
             f"The computing time is bound by {bounds}. At the roofline, all of it would take {roof} of the time.",
@@ -228,7 +228,7 @@ def _figures(one: OperatorPass) -> tuple[str, ...]:
     return intensity, rate, percent(one.share_of_roof), duration(one.time), BOUND[one.bound]
 
 
-def _operator(state: State, answers: Answers) -> Part | None:
+def _operator(state: State, answers: Answers) -> ViewPart | None:
     """Return one operator in words, and the changes that would speed it up."""
     seen = _seen(state, answers)
     if seen is None:
@@ -252,7 +252,7 @@ def _operator(state: State, answers: Answers) -> Part | None:
         if answers.block(state).system.mode == "roofline"
         else "run one after the other: their times add up"
     )
-    return Part(
+    return ViewPart(
         title=f"Operator {seen.names[seen.selected]}",
         blocks=(
             f"{kernel.capitalize()}: {duration(time)} of a microbatch, {percent(time / total)} of the computing time "
@@ -272,19 +272,19 @@ def _work(one: OperatorPass) -> tuple[str, ...]:
 
 
 def _faster(
-    state: State, answers: Answers, seen: _Seen, passes: Sequence[OperatorPass]
+    state: State, answers: Answers, seen: _ShownBlock, passes: Sequence[OperatorPass]
 ) -> Iterator[tuple[Cell, ...]]:
     """Yield the savings from a faster part of the machine and from a larger microbatch."""
     found, own = answers.block(state), answers.stated(state)
     time, whole = sum(one.time for one in passes), sum(map(whole_time, seen.operators))
     for words, path, value in _figures_of(found, passes):
-        other = answers.kept(("block", state.key, path), partial(_on, found, {path: 2 * value}))
+        other = answers.cached(("block", state.key, path), partial(_on, found, {path: 2 * value}))
         link = state.link(plan=own, machine={**state.machine, path: 2 * value})
         yield _saved(words, link, _times(other, seen, 1), (time, whole))
     # Twice the microbatch halves the number of passes; times are compared per original microbatch.
     more = 2 * found.execution.microbatch_size
     try:
-        other = answers.kept(("block", state.key, more), partial(_with_microbatch, found, more))
+        other = answers.cached(("block", state.key, more), partial(_with_microbatch, found, more))
     except CalculonError:
         return
     larger = {**own, "microbatch_size": more}
@@ -295,21 +295,23 @@ def _faster(
     yield _saved(words, link, _times(other, seen, 2), (time, whole))
 
 
-def _on(found: Block, figures: Mapping[str, float]) -> Block:
+def _on(shown_block: Block, figures: Mapping[str, float]) -> Block:
     """Return the block on a machine with changed figures."""
-    system = with_figures(found.system, figures)
-    return block(found.model, found.execution, system, edition=found.edition)
+    system = with_figures(shown_block.system, figures)
+    return block(shown_block.model, shown_block.execution, system, edition=shown_block.edition)
 
 
-def _with_microbatch(found: Block, size: int) -> Block:
+def _with_microbatch(shown_block: Block, size: int) -> Block:
     """Return the block with another microbatch size."""
-    execution = replace(found.execution, microbatch_size=size)
-    return block(found.model, execution, found.system, edition=found.edition)
+    execution = replace(shown_block.execution, microbatch_size=size)
+    return block(shown_block.model, execution, shown_block.system, edition=shown_block.edition)
 
 
-def _figures_of(found: Block, passes: Sequence[OperatorPass]) -> Iterator[tuple[str, str, float]]:
+def _figures_of(
+    shown_block: Block, passes: Sequence[OperatorPass]
+) -> Iterator[tuple[str, str, float]]:
     """Yield label, path and value of the machine figures that may bound an operator."""
-    known = figures_of(found.system)
+    known = figures_of(shown_block.system)
     engines = {("vector" if one.engine == "vector" else "matrix", one.datatype) for one in passes}
     for engine, datatype in sorted(engines):
         paths = (f"{engine}.{datatype}.tflops", f"ext.{engine}.{datatype}.tflops")
@@ -319,7 +321,7 @@ def _figures_of(found: Block, passes: Sequence[OperatorPass]) -> Iterator[tuple[
     yield "twice the bandwidth of the memory", path, known[path].value
 
 
-def _times(other: Block, seen: _Seen, times: int) -> tuple[float, float]:
+def _times(other: Block, seen: _ShownBlock, times: int) -> tuple[float, float]:
     """Return the seconds of the selected operator and of the block, per microbatch of the plan."""
     inside = [one for one in other.operators if one.get("kind", "") == seen.kind]
     computing = sum(sum(one["time"].values()) for one in inside if one["name"] == seen.selected)
@@ -336,8 +338,8 @@ def _saved(
 
 
 BLOCK_PARTS = (
-    PartKind(name="block", title="One block, by operator", make=_block, later=True),
-    PartKind(name="roofline", title="Operators on the roofline", make=_roofline, later=True),
-    PartKind(name="operator", title="An operator", make=_operator, later=True),
+    ViewPartKind(name="block", title="One block, by operator", make=_block, later=True),
+    ViewPartKind(name="roofline", title="Operators on the roofline", make=_roofline, later=True),
+    ViewPartKind(name="operator", title="An operator", make=_operator, later=True),
 )
 """The parts, from the block to one operator."""

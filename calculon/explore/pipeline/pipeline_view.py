@@ -23,10 +23,10 @@ from calculon.documents.stage_table import (
     stages_section,
 )
 from calculon.estimate.estimate import Estimate
-from calculon.explore.answers import Answers, Shown
+from calculon.explore.answers import Answers, DisplayedPlan
 from calculon.explore.page_state import State
-from calculon.explore.part import Part, PartKind, html
 from calculon.explore.pipeline.block_parts import BLOCK_PARTS
+from calculon.explore.view_part import ViewPart, ViewPartKind, html
 from calculon.render.document import (
     Grid,
     Section,
@@ -47,15 +47,15 @@ LISTED = 200
 """Maximum number of passes in a table."""
 
 
-def _problem(state: State, answers: Answers) -> Part | None:
+def _problem(state: State, answers: Answers) -> ViewPart | None:
     shown = answers.plan(state)
     if not shown.problem:
         return None
     link = Styled("What would make it run", link=state.link(view="plan"))
-    return Part(title="It cannot run", blocks=(shown.problem, link))
+    return ViewPart(title="It cannot run", blocks=(shown.problem, link))
 
 
-def _schedule(state: State, answers: Answers) -> Part | None:
+def _schedule(state: State, answers: Answers) -> ViewPart | None:
     """Return the schedule of the first microbatches."""
     shown = answers.plan(state)
     if shown.estimate is None:
@@ -76,7 +76,7 @@ def _schedule(state: State, answers: Answers) -> Part | None:
     time = replace(time_section(result), title="The parts of an iteration", opened=alone)
     row = gantt.row.lower()
     click = () if alone else (dim(f"Click a row for details of that {row} below."),)
-    return Part(
+    return ViewPart(
         title="Schedule",
         blocks=(
             f"No pipeline: each processor has all {blocks}. {said}." if alone else f"{said}.",
@@ -119,7 +119,7 @@ def _order(gantt: Gantt, result: Result, number: int) -> Section:
     return Section(f"Passes of {gantt.row.lower()} {number} in order", (order, *others))
 
 
-def _stages(state: State, answers: Answers) -> Part | None:
+def _stages(state: State, answers: Answers) -> ViewPart | None:
     """Return time and memory of each stage, if there are several."""
     shown = answers.plan(state)
     if shown.estimate is None or len(shown.estimate.stages) == 1:
@@ -134,10 +134,10 @@ def _stages(state: State, answers: Answers) -> Part | None:
     )
     said = words(section.remark)
     title = f"{_word(stages).capitalize()}s"
-    return Part(title=title, blocks=(f"{said[:1].upper()}{said[1:]}.", *section.blocks))
+    return ViewPart(title=title, blocks=(f"{said[:1].upper()}{said[1:]}.", *section.blocks))
 
 
-def _one_stage(state: State, answers: Answers) -> Part | None:
+def _one_stage(state: State, answers: Answers) -> ViewPart | None:
     """Return the layers, time and memory of one stage."""
     shown = answers.plan(state)
     if shown.estimate is None:
@@ -149,7 +149,7 @@ def _one_stage(state: State, answers: Answers) -> Part | None:
         there = f"{word}s 0 to {len(stages) - 1}" if len(stages) > 1 else "no pipeline"
         told = f"There is no {word} {asked}: this plan has {there}. "
         link = Styled("Show another", link=state.with_options(stage=""))
-        return Part(title=f"{word.capitalize()} {asked}", blocks=((told, link),))
+        return ViewPart(title=f"{word.capitalize()} {asked}", blocks=((told, link),))
     microbatches = _microbatches(shown.estimate)
     directions = 2 if _mirrored(shown.estimate) else 1  # each has half of the microbatches
     share = stage_time(stages[number]) * microbatches / directions / result.value("total_time")
@@ -163,15 +163,15 @@ def _one_stage(state: State, answers: Answers) -> Part | None:
         if 0 <= other < len(stages)
     )
     tables = _stage_tables(shown.estimate, result, number)
-    return Part(
+    return ViewPart(
         title=f"{word.capitalize()} {number}" if len(stages) > 1 else "The processor",
         blocks=(links, said, tables),
     )
 
 
-def _stage_tables(found: Estimate, result: Result, number: int) -> SideBySide:
+def _stage_tables(plan_estimate: Estimate, result: Result, number: int) -> SideBySide:
     """Return the passes of a stage, its memory, and its exposed communication."""
-    stage, digits, word = found.stages[number], result.digits, _word(found.stages)
+    stage, digits, word = plan_estimate.stages[number], result.digits, _word(plan_estimate.stages)
     times = {
         "forward": stage["forward_time"],
         "backward": stage["backward_time"],
@@ -182,7 +182,7 @@ def _stage_tables(found: Estimate, result: Result, number: int) -> SideBySide:
     times = {name: time for name, time in times.items() if time}
     *texts, whole = digits.seconds([*times.values(), stage_time(stage)], stage_time(stage))
     rows = (*zip(times, texts, strict=True), (bold("together"), bold(whole)))
-    memory = _memory(found, result, stage)
+    memory = _memory(plan_estimate, result, stage)
     used = f"{digits.gib(sum(memory.values()))} of {digits.capacity(_capacity(result))}"
     passes = Section(
         "Passes of a microbatch",
@@ -195,7 +195,7 @@ def _stage_tables(found: Estimate, result: Result, number: int) -> SideBySide:
     )
     columns = [(passes,), (needed,)]
     if exposed := exposed_grid(result):
-        where = f"on the limiting {word}" if len(found.stages) > 1 else ""
+        where = f"on the limiting {word}" if len(plan_estimate.stages) > 1 else ""
         columns.append((Section("Exposed in an iteration", (exposed,), where, opened=True),))
     return SideBySide(tuple(columns), 0)
 
@@ -219,30 +219,30 @@ def _stage(state: State, stages: Sequence[Stage]) -> int:
     return slowest_stage(stages) if asked is None or asked >= len(stages) else asked
 
 
-def _drawn(state: State, found: Estimate) -> int:
+def _drawn(state: State, plan_estimate: Estimate) -> int:
     """Return the number of microbatches to draw: by default two per stage, within the limit on passes."""
-    asked, most = _whole(state, "microbatches"), _microbatches(found)
+    asked, most = _whole(state, "microbatches"), _microbatches(plan_estimate)
     if asked:
-        return min(asked, most, _room(found, MOST))
-    return min(2 * found.execution.pipeline_par, most, _room(found, USUAL))
+        return min(asked, most, _room(plan_estimate, MOST))
+    return min(2 * plan_estimate.execution.pipeline_par, most, _room(plan_estimate, USUAL))
 
 
-def _room(found: Estimate, passes: int) -> int:
+def _room(plan_estimate: Estimate, passes: int) -> int:
     """Return the largest number of microbatches with at most this number of passes, at least one."""
-    execution = found.execution
+    execution = plan_estimate.execution
     return max(1, passes // (2 * execution.pipeline_par * execution.pipeline_interleaving))
 
 
-def _microbatches(found: Estimate) -> int:
+def _microbatches(plan_estimate: Estimate) -> int:
     """Return the number of microbatches in a pipeline's batch."""
-    execution = found.execution
+    execution = plan_estimate.execution
     return execution.batch_size // execution.data_par // execution.microbatch_size
 
 
 # Properties of stages
 
 
-def _result(shown: Shown) -> Result:
+def _result(shown: DisplayedPlan) -> Result:
     assert shown.brief is not None
     return shown.brief
 
@@ -251,38 +251,40 @@ def _word(stages: Sequence[Stage]) -> str:
     return "rank" if folded_words(stages) else "stage"
 
 
-def _mirrored(found: Estimate) -> bool:
+def _mirrored(plan_estimate: Estimate) -> bool:
     """Return True if each rank has a stage of both directions (DualPipe)."""
-    return found.execution.pp_schedule == "dualpipe"
+    return plan_estimate.execution.pp_schedule == "dualpipe"
 
 
 def _capacity(result: Result) -> float:
     return result.capacities[0] if result.capacities else 0.0
 
 
-def _memory(found: Estimate, result: Result, stage: Stage) -> dict[str, float]:
+def _memory(plan_estimate: Estimate, result: Result, stage: Stage) -> dict[str, float]:
     """Return the bytes in tier 1 by kind."""
-    here, _ = memory_by_kind({**found.stats, **stage}, result.execution or {}, stage["blocks"])
+    here, _ = memory_by_kind(
+        {**plan_estimate.stats, **stage}, result.execution or {}, stage["blocks"]
+    )
     return here
 
 
-def _has(found: Estimate, stages: Sequence[Stage], number: int) -> list[str]:
+def _has(plan_estimate: Estimate, stages: Sequence[Stage], number: int) -> list[str]:
     """Describe the part of the model on a stage."""
-    stage, chunks = stages[number], found.execution.pipeline_interleaving
-    of, blocks = found.model.num_blocks, int(stage["blocks"])
-    told = f"{blocks:,} of {counted(of, 'block')}" if blocks < of else f"all {counted(of, 'block')}"
+    stage, chunks = stages[number], plan_estimate.execution.pipeline_interleaving
+    of, blocks = plan_estimate.model.num_blocks, int(stage["blocks"])
+    text = f"{blocks:,} of {counted(of, 'block')}" if blocks < of else f"all {counted(of, 'block')}"
     if "parts" in stage:
-        told += " (" + " and ".join(f"{a} to {b}" for a, b in stage["parts"]) + ")"
+        text += " (" + " and ".join(f"{a} to {b}" for a, b in stage["parts"]) + ")"
     elif chunks > 1:
-        told += f" in {chunks:,} chunks"
+        text += f" in {chunks:,} chunks"
     elif len(stages) > 1:
         before = sum(int(one["blocks"]) for one in stages[:number])
         last = before + blocks
-        told += f" ({before + 1} to {last})" if last > before + 1 else f" ({last})"
-    has = [told]
-    if found.model.vocab:
+        text += f" ({before + 1} to {last})" if last > before + 1 else f" ({last})"
+    has = [text]
+    if plan_estimate.model.vocab:
         last = len(stages) - 1
-        both = {0, last} if _mirrored(found) else {0}
+        both = {0, last} if _mirrored(plan_estimate) else {0}
         first, ends = (both, both) if "parts" in stage else ({0}, {last})
         has += ["the embedding"] * (number in first) + ["the LM head with the loss"] * (
             number in ends
@@ -291,9 +293,9 @@ def _has(found: Estimate, stages: Sequence[Stage], number: int) -> list[str]:
 
 
 PARTS = (
-    PartKind(name="no-pipeline", title="It cannot run", make=_problem),
-    PartKind(name="schedule", title="Schedule", make=_schedule),
-    PartKind(name="stages", title="Stages", make=_stages),
-    PartKind(name="stage", title="Stage", make=_one_stage),
+    ViewPartKind(name="no-pipeline", title="It cannot run", make=_problem),
+    ViewPartKind(name="schedule", title="Schedule", make=_schedule),
+    ViewPartKind(name="stages", title="Stages", make=_stages),
+    ViewPartKind(name="stage", title="Stage", make=_one_stage),
     *BLOCK_PARTS,
 )

@@ -11,13 +11,13 @@ from calculon.documents.headline import headline
 from calculon.documents.plan_page import against_words
 from calculon.documents.result import Result
 from calculon.estimate.estimate import Estimate
-from calculon.explore.answers import Answers, Shown
+from calculon.explore.answers import Answers, DisplayedPlan
 from calculon.explore.page_state import State
 from calculon.render.document import words
 from calculon.render.texts import level_text, token_count
 
 
-def words_of(state: State, answers: Answers, shown: Shown) -> str:
+def words_of(state: State, answers: Answers, shown: DisplayedPlan) -> str:
     """Return a plan in words; empty if too few fields are readable."""
     if not shown.legal:
         return ""
@@ -25,7 +25,7 @@ def words_of(state: State, answers: Answers, shown: Shown) -> str:
 
 
 def key_figures(
-    state: State, answers: Answers, shown: Shown, result: Result
+    state: State, answers: Answers, shown: DisplayedPlan, result: Result
 ) -> Iterator[tuple[str, str, str]]:
     """Yield the key figures of the page's plan, with the digits that its prediction interval allows."""
     assert shown.estimate is not None
@@ -68,7 +68,7 @@ def _training(state: State, answers: Answers, estimate: Estimate) -> Plain:
 
 def _against_best(state: State, answers: Answers, result: Result) -> Iterator[tuple[str, str, str]]:
     """Yield the distance of the plan from the best plan, if that is already known."""
-    found = answers.found_before(state)
+    found = answers.cached_best_plans(state)
     if found is None or not len(found):
         return
     if not state.plan:

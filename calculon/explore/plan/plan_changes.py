@@ -12,7 +12,7 @@ from calculon.base.errors import Infeasible, SpecError
 from calculon.base.units import GIB, chance
 from calculon.declarations.statistics import FITS, RISK
 from calculon.documents.charts.waterfall_chart import WaterfallData, change_waterfall
-from calculon.documents.how_sure import WHY_TIED, order_in_words, risk_words
+from calculon.documents.confidence import WHY_TIED, order_in_words, risk_words
 from calculon.documents.plan_page import against_words
 from calculon.documents.waterfall_section import (
     digits_of_differences,
@@ -21,12 +21,12 @@ from calculon.documents.waterfall_section import (
     waterfall_table,
 )
 from calculon.documents.why_page import percent_more
-from calculon.explore.answers import Answers, Shown
-from calculon.explore.choice_words import change_words, label, value_words
+from calculon.explore.answers import Answers, DisplayedPlan
+from calculon.explore.labels import change_words, label, value_words
 from calculon.explore.page_state import State, value_text
-from calculon.explore.part import Part, html
 from calculon.explore.plan_choices import Choice, Choices, Outcome
 from calculon.explore.search.searches import with_opened
+from calculon.explore.view_part import ViewPart, html
 from calculon.plan.columns import field_of
 from calculon.plan.plan import all_fields
 from calculon.plan.rules.all_rules import MEMORY_REASONS
@@ -41,7 +41,7 @@ LEAST = 0.0005
 """Relative time difference below which two plans count as equally fast."""
 
 
-def mend(state: State, answers: Answers) -> Part | None:
+def fixes(state: State, answers: Answers) -> ViewPart | None:
     """Return the smallest changes that make a plan run, as buttons; None if it runs."""
     shown = answers.plan(state)
     if shown.estimate is not None:
@@ -59,7 +59,7 @@ def mend(state: State, answers: Answers) -> Part | None:
     said = "The fewest changes first." if rows else "No change that was tried makes it run."
     rules = "another rule" if len(others) == 1 else f"{len(others)} other rules"
     more = [Section(f"It also violates {rules}", tuple(others))] if others else []
-    return Part(title="What would make it run", blocks=(dim(said), *rows, *more))
+    return ViewPart(title="What would make it run", blocks=(dim(said), *rows, *more))
 
 
 def _proposed(state: State, answers: Answers, one: Fix, before: Mapping[str, Any]) -> Line:
@@ -80,7 +80,7 @@ def _proposed(state: State, answers: Answers, one: Fix, before: Mapping[str, Any
     reasons = {each.that.text: each.words for each in answers.question(state).preset.practice}
     notes += [f"unusual: {reasons.get(text, text)}" for text in one.unusual]
     changes = ", ".join(change_words(n, before[n], value) for n, value in one.changes.items())
-    link = state.link(plan=answers.own(state, fields), **asked)
+    link = state.link(plan=answers.stated_fields(state, fields), **asked)
     cost = f"{memory_and_time(one.found)}{slower}"
     return _offer(changes, link, "\n".join((cost, "; ".join(notes))).strip())
 
@@ -90,7 +90,7 @@ def _offer(change: str, link: str, cost: str) -> Line:
     return Styled(change, "button", link=link), " ", dim(cost)
 
 
-def _infeasible(state: State, answers: Answers) -> Part:
+def _infeasible(state: State, answers: Answers) -> ViewPart:
     """Return the changes that would help if no plan fits."""
     found = answers.infeasibility_report(state)
     rows = [
@@ -107,7 +107,7 @@ def _infeasible(state: State, answers: Answers) -> Part:
         if rows
         else "No change that was tried makes a plan fit."
     )
-    return Part(title="What would make a plan fit", blocks=(*lines, dim(said), *rows))
+    return ViewPart(title="What would make a plan fit", blocks=(*lines, dim(said), *rows))
 
 
 def _fixed(state: State, answers: Answers, one: SpaceFix, space: Space) -> str:
@@ -124,10 +124,10 @@ def _fixed(state: State, answers: Answers, one: SpaceFix, space: Space) -> str:
     if one.kind == "sequence":
         return state.link(seq=str(value))
     fields = all_fields(one.found.execution)
-    return state.with_plan(answers.own(state, fields))
+    return state.with_plan(answers.stated_fields(state, fields))
 
 
-def against(state: State, answers: Answers) -> Part | None:
+def against(state: State, answers: Answers) -> ViewPart | None:
     """Return the changes from the user's plan to the best; None if the best is shown or nothing fits."""
     shown = answers.plan(state)
     if not state.plan or not shown.legal:
@@ -142,11 +142,11 @@ def against(state: State, answers: Answers) -> Part | None:
         return None
     if waterfall is None:
         return None
-    told = waterfall.to_dict()
-    steps = steps_with_effect(told)
+    data = waterfall.to_dict()
+    steps = steps_with_effect(data)
     digits = digits_of_differences(_digits(one) for one in (shown, best) if one.brief is not None)
     alone = _alone(state, answers, [step["fields"] for step in steps])
-    changes = _with_buttons(waterfall_table(told, digits), alone)
+    changes = _with_buttons(waterfall_table(data, digits), alone)
     said: Line = _said_against(shown, best, answer.order_of_mine)
     listed = "; ".join(f"{row['change']} {row['seconds']}" for row in changes.rows)
     use = Styled("Use the best plan", "button", link=state.link(plan={}))
@@ -155,21 +155,21 @@ def against(state: State, answers: Answers) -> Part | None:
     blocks: list[Block] = [(said, " ", use) if _worth(shown, best) else said]
     blocks += [_extended(state, answers, ahead, answer.untried)] if faster else []
     blocks += [changes] if changes.rows else []
-    blocks += map(dim, waterfall_notes(told))
+    blocks += map(dim, waterfall_notes(data))
     blocks += [dim(f"{WHY_TIED}.")] if answer.order_of_mine else []
-    return Part(
+    return ViewPart(
         title="From your plan to the best, one change at a time",
         blocks=tuple(blocks),
-        chart=_with_steps(state, change_waterfall(_drawn(told, digits, best)), alone),
+        chart=_with_steps(state, change_waterfall(_drawn(data, digits, best)), alone),
         summary=f"{said} A bar for each change: {listed}." if steps else "",
     )
 
 
-def _drawn(told: Mapping[str, Any], digits: Digits, best: Shown) -> WaterfallData:
+def _drawn(data: Mapping[str, Any], digits: Digits, best: DisplayedPlan) -> WaterfallData:
     """Return the waterfall with the texts of its chart."""
     assert best.brief is not None
     title = f"{best.brief.title}: one change at a time"
-    return WaterfallData(told, ("your plan", "the best"), title, best.brief.terms, digits)
+    return WaterfallData(data, ("your plan", "the best"), title, best.brief.terms, digits)
 
 
 def _with_steps(
@@ -209,7 +209,7 @@ def _extended(
     return (text, *add, ".")
 
 
-def _worth(shown: Shown, best: Shown) -> bool:
+def _worth(shown: DisplayedPlan, best: DisplayedPlan) -> bool:
     """Return True if the best plan improves on the user's plan: that cannot run, or is slower."""
     if shown.brief is None or best.brief is None:
         return True
@@ -224,7 +224,7 @@ def _changed_words(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{label(name)} {value_words(name, value)}" for name, value in values.items())
 
 
-def _said_against(shown: Shown, best: Shown, order: Any) -> str:
+def _said_against(shown: DisplayedPlan, best: DisplayedPlan, order: Any) -> str:
     """Describe how the user's plan compares with the best plan."""
     assert best.brief is not None
     least = best.brief.value("total_time")
@@ -252,12 +252,15 @@ def _alone(state: State, answers: Answers, steps: list[Mapping[str, Any]]) -> li
     return [
         ("not possible", "")
         if one is None
-        else (_effect(one, shown, usable), state.with_plan(answers.own(state, one.fields)))
+        else (
+            _effect(one, shown, usable),
+            state.with_plan(answers.stated_fields(state, one.fields)),
+        )
         for one in found.outcomes(asked)
     ]
 
 
-def single_changes(state: State, answers: Answers) -> Part | None:
+def single_changes(state: State, answers: Answers) -> ViewPart | None:
     """Return every single change of a plan, with its effect on the time, or the missing memory."""
     shown, found = answers.plan(state), answers.choices(state)
     if found is None:
@@ -284,13 +287,13 @@ def single_changes(state: State, answers: Answers) -> Part | None:
         values = _changed_words(untried)
         text = f"{said} The search for the best plan does not try {values}"
         said = _extended(state, answers, text, untried)
-    return Part(
+    return ViewPart(
         title="The effect of single changes",
         blocks=(said, html("plan_single.html", rows=rows, notes=notes)),
     )
 
 
-def _best_of(outcomes: Sequence[Outcome], shown: Shown) -> Outcome | None:
+def _best_of(outcomes: Sequence[Outcome], shown: DisplayedPlan) -> Outcome | None:
     """Return the fastest feasible change with an acceptable risk, or one no higher than the current plan's."""
     now = shown.estimate.stats.get(FITS) if shown.estimate is not None else None
     least = 1 - RISK if now is None else min(1 - RISK, now)
@@ -298,7 +301,7 @@ def _best_of(outcomes: Sequence[Outcome], shown: Shown) -> Outcome | None:
     return min(good, key=lambda one: one.time, default=None)
 
 
-def _gains(one: Outcome | None, shown: Shown) -> bool:
+def _gains(one: Outcome | None, shown: DisplayedPlan) -> bool:
     """Return True if a change makes a running plan faster."""
     longer = None if one is None else _longer(one, shown)
     return longer is not None and longer < -LEAST
@@ -308,7 +311,7 @@ def _untried(state: State, answers: Answers, one: Outcome | None) -> dict[str, A
     """Return the changes of the best plan that its search did not try."""
     if one is None or state.plan:
         return {}
-    tried = answers.found(state).space.switches
+    tried = answers.best_plans(state).space.switches
     return {
         name: value
         for name, value in one.changes.items()
@@ -336,7 +339,7 @@ def _chip(
     answers: Answers,
     name: str,
     one: Outcome,
-    shown: Shown,
+    shown: DisplayedPlan,
     usable: tuple[float, float],
 ) -> dict[str, str]:
     """Return a change as a link."""
@@ -352,7 +355,7 @@ def _chip(
         "effect": _effect(one, shown, usable),
         "kind": _kind(one, shown),
         "title": "; ".join((title, *(f"{words} follows" for words in follows))),
-        "link": state.with_plan(answers.own(state, one.fields)),
+        "link": state.with_plan(answers.stated_fields(state, one.fields)),
     }
 
 
@@ -361,7 +364,7 @@ def _id(name: str, value: Any) -> str:
     return f"chip-{name}-{value_text(value)}"
 
 
-def _kind(one: Outcome, shown: Shown) -> str:
+def _kind(one: Outcome, shown: DisplayedPlan) -> str:
     """Return the kind of a change: better, worse, same, or over capacity."""
     if one.reason:
         return "over"
@@ -371,14 +374,14 @@ def _kind(one: Outcome, shown: Shown) -> str:
     return "worse" if longer > LEAST else "same"
 
 
-def _longer(one: Outcome, shown: Shown) -> float | None:
+def _longer(one: Outcome, shown: DisplayedPlan) -> float | None:
     """Return the relative time increase of a changed plan; None if the current plan cannot run."""
     if shown.estimate is None:
         return None
     return one.time / (shown.estimate.stats["total_time"] or 1.0) - 1
 
 
-def _effect(one: Outcome, shown: Shown, usable: tuple[float, float]) -> str:
+def _effect(one: Outcome, shown: DisplayedPlan, usable: tuple[float, float]) -> str:
     """Summarize the effect of a change in a few words.
 
     For a running plan the relative change of its time, otherwise the time with which it would run.
@@ -392,14 +395,14 @@ def _effect(one: Outcome, shown: Shown, usable: tuple[float, float]) -> str:
     return f"{text}, fits with {chance(one.fits)}" if one.fits < 1 - RISK else text
 
 
-def _said_single(shown: Shown, outcomes: tuple[Outcome, ...], found: Choices) -> str:
+def _said_single(shown: DisplayedPlan, outcomes: tuple[Outcome, ...], choices: Choices) -> str:
     """Describe the best single change."""
     running = sum(not one.reason for one in outcomes)
     best = _best_of(outcomes, shown)
     if best is None:
         return f"None of {counted(len(outcomes), 'change')} alone makes it run."
     words = ", ".join(
-        change_words(name, found.fields[name], value) for name, value in best.changes.items()
+        change_words(name, choices.fields[name], value) for name, value in best.changes.items()
     )
     longer = _longer(best, shown)
     if longer is None:
@@ -409,5 +412,5 @@ def _said_single(shown: Shown, outcomes: tuple[Outcome, ...], found: Choices) ->
     return f"The best single change: {words} ({percent_more(longer)})."
 
 
-def _digits(shown: Shown) -> Digits:
+def _digits(shown: DisplayedPlan) -> Digits:
     return Digits(WITHOUT_INTERVAL) if shown.brief is None else shown.brief.digits

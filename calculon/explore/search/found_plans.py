@@ -13,7 +13,7 @@ from calculon.documents.plans_table import Plans, figure, plans_table
 from calculon.estimate.evaluate import Evaluation
 from calculon.explore.answers import Answers
 from calculon.explore.page_state import State
-from calculon.explore.search.searches import Asked
+from calculon.explore.search.searches import SearchSettings
 from calculon.search.search_result import SearchResult, with_figures
 
 Fields = Mapping[str, Any]
@@ -30,7 +30,7 @@ class FoundPlans:
         answers: Cached results.
     """
 
-    asked: Asked
+    asked: SearchSettings
     found: SearchResult
     state: State
     answers: Answers
@@ -61,7 +61,7 @@ class FoundPlans:
 
     def link(self, rank: int) -> str:
         """Return the address of the page with this plan."""
-        return self.state.with_plan(self.answers.own(self.state, self.winners[rank][0]))
+        return self.state.with_plan(self.answers.stated_fields(self.state, self.winners[rank][0]))
 
     def words(self, rank: int) -> str:
         """Return a plan in words."""

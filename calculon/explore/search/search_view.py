@@ -21,30 +21,30 @@ from calculon.documents.charts.heatmap_chart import Cell, Heatmap, heatmap
 from calculon.documents.charts.pareto_chart import PlanPoint, plans_chart
 from calculon.documents.charts.scaling_chart import Point as CountPoint
 from calculon.documents.charts.scaling_chart import Series, count_point, scaling
-from calculon.documents.how_sure import WHY_TIED
+from calculon.documents.confidence import WHY_TIED
 from calculon.documents.plans_table import figure
 from calculon.documents.why_page import percent_more
 from calculon.documents.winners import reasons_table, ties
 from calculon.estimate.estimate import Estimate
 from calculon.explore.answers import Answers
-from calculon.explore.choice_words import label, value_words
+from calculon.explore.labels import label, value_words
 from calculon.explore.page_state import State
-from calculon.explore.part import Part, PartKind, html
 from calculon.explore.plain_words import in_labels, in_short
 from calculon.explore.search.found_plans import FoundPlans, plan_point, split_name
 from calculon.explore.search.searches import (
-    Asked,
-    asked,
+    SearchSettings,
     axes,
     best_alone,
     best_of_all,
     counts_of,
     each_split,
-    front,
     offered,
     on_count,
     opened,
+    pareto_plans,
+    search_settings,
 )
+from calculon.explore.view_part import ViewPart, ViewPartKind, html
 from calculon.render.document import Block, Facts, Grid, Section, Styled, dim, headed
 from calculon.render.text_tables import Column, Table
 from calculon.render.texts import percent
@@ -63,9 +63,9 @@ OF_RUNS = ("days", "usd", "processor_hours", "mwh")
 """Most useful figures of whole runs."""
 
 
-def _question(state: State, answers: Answers) -> Part:
+def _question(state: State, answers: Answers) -> ViewPart:
     """Return the controls of the search."""
-    it, more = asked(state, answers), offered(state, answers)
+    it, more = search_settings(state, answers), offered(state, answers)
     for name in ("y", "x"):  # raises an error for unknown statistics
         Objective.parse(state.option(name), name, whole_runs=it.space.runs is not None)
     form = html(
@@ -80,7 +80,7 @@ def _question(state: State, answers: Answers) -> Part:
         opened=opened(state) & {*more},
     )
     fixed = ", ".join(f"{name.lower()} {values}" for name, values in _fixed(it).items())
-    return Part(title="What to look for", blocks=(form, dim(f"Fixed: {fixed}.")))
+    return ViewPart(title="What to look for", blocks=(form, dim(f"Fixed: {fixed}.")))
 
 
 def _words(state: State) -> dict[str, dict[str, str]]:
@@ -126,7 +126,7 @@ def _statistics(state: State) -> Mapping[str, Statistic]:
     return {**known, **RUN_FIGURES} if state.tokens else known
 
 
-def _fixed(it: Asked) -> dict[str, str]:
+def _fixed(it: SearchSettings) -> dict[str, str]:
     """Return the fields that the question fixes for every execution."""
     fixed = it.question.fixed
     return {
@@ -139,22 +139,22 @@ def _several(values: Any) -> tuple[Any, ...]:
     return tuple(values) if isinstance(values, tuple | list) else (values,)
 
 
-def _best(state: State, answers: Answers) -> Part:
+def _best(state: State, answers: Answers) -> ViewPart:
     """Return the best plan, the number of tried executions, and the reasons of infeasibility."""
-    it, found = asked(state, answers), best_of_all(state, answers)
+    it, found = search_settings(state, answers), best_of_all(state, answers)
     counts = found.counts
     reasons = reasons_table(counts.total, counts.good, counts.reasons, counts.nearest_miss)
     seconds = duration(found.seconds, found.seconds / 20)
     tried = f"{counts.total:,} executions tried in {seconds}, {counts.good:,} feasible"
     why = Section(tried, (reasons,))
     if not len(found):
-        return Part(title="No plan", blocks=(_why_none(it, found), why))
+        return ViewPart(title="No plan", blocks=(_why_none(it, found), why))
     plans = FoundPlans(it, found, state, answers)
     best = Styled(plans.words(0), "bold", link=plans.link(0), hint="Show this plan")
     figures = Facts(tuple((*one, "") for one in _figures(plans)))
     shown = answers.plan(state).estimate
     compared = "" if shown is None else _shown(plans, shown)
-    return Part(
+    return ViewPart(
         title="The best",
         blocks=(best, figures, compared, why),
         spoken=f"{plans.words(0)}: {plans.text(0)}",
@@ -174,7 +174,7 @@ def _figures(plans: FoundPlans) -> list[tuple[str, str]]:
     ]
 
 
-def _statistic(it: Asked, name: str) -> Statistic:
+def _statistic(it: SearchSettings, name: str) -> Statistic:
     return known_statistic(name, "address", whole_runs=it.space.runs is not None)
 
 
@@ -190,16 +190,16 @@ def _shown(plans: FoundPlans, shown: Estimate) -> str:
     return f"The plan that this page shows has {words}: {further} against this one."
 
 
-def _why_none(it: Asked, found: SearchResult) -> str:
-    if found.counts.good:
-        return f"None of {found.counts.good:,} feasible executions meets the condition."
-    reason = why_none(found.counts)
+def _why_none(it: SearchSettings, result: SearchResult) -> str:
+    if result.counts.good:
+        return f"None of {result.counts.good:,} feasible executions meets the condition."
+    reason = why_none(result.counts)
     return f"{reason[0].upper()}{reason[1:]}."
 
 
-def _table(state: State, answers: Answers) -> Part | None:
+def _table(state: State, answers: Answers) -> ViewPart | None:
     """Return the best plan of each split."""
-    it, found = asked(state, answers), each_split(state, answers)
+    it, found = search_settings(state, answers), each_split(state, answers)
     if not len(found):
         return None
     plans = FoundPlans(it, found, state, answers)
@@ -228,7 +228,7 @@ def _table(state: State, answers: Answers) -> Part | None:
     ]
     first, others = Table(columns, rows[:FEW_ROWS]), Table(columns, rows[FEW_ROWS:])
     why = f" {WHY_TIED}." if any(plans.tied(rank) for rank in plans.ranks) else ""
-    return Part(
+    return ViewPart(
         title="The best plan of each split",
         blocks=(
             dim(listed.shared),
@@ -258,9 +258,9 @@ def _same(plan: Mapping[str, Any], shown: Estimate | None) -> bool:
     )
 
 
-def _splits(state: State, answers: Answers) -> Part | None:
+def _splits(state: State, answers: Answers) -> ViewPart | None:
     """Return the heatmap of splits."""
-    it, found = asked(state, answers), each_split(state, answers)
+    it, found = search_settings(state, answers), each_split(state, answers)
     plans = FoundPlans(it, found, state, answers)
     cells = list(_cells(plans))
     if len(cells) < 2:
@@ -272,10 +272,8 @@ def _splits(state: State, answers: Answers) -> Part | None:
     shown_map = Heatmap(_searched(it, state), plans.shown.name, cells, smallest, terms, selected)
     good = len(shown_map.feasible)
     tied = any(plans.tied(rank) for rank in plans.ranks)
-    ties = (
-        "; ~: not distinguishable from the best by measured runs, as explained below the next table"
-    )
-    return Part(
+    ties = "; ~: too close to the best to call, as explained below the next table"
+    return ViewPart(
         title="Tensor against pipeline parallelism",
         blocks=(
             dim(
@@ -335,10 +333,10 @@ def _reason(reasons: Counter[str]) -> str:
     return in_words(reason) + (f" ({share} of {reasons.total():,} executions)" if several else "")
 
 
-def _front(state: State, answers: Answers) -> Part | None:
+def _front(state: State, answers: Answers) -> ViewPart | None:
     """Return the plans by two statistics."""
-    it = asked(state, answers)
-    unbeaten, each = front(state, answers), each_split(state, answers)
+    it = search_settings(state, answers)
+    unbeaten, each = pareto_plans(state, answers), each_split(state, answers)
     if not len(each):
         return None
     y, x = (_statistic(it, name.partition(":")[0]) for name in axes(state))
@@ -366,7 +364,7 @@ def _front(state: State, answers: Answers) -> Part | None:
             shown=own,
             best=best,
         )
-    return Part(
+    return ViewPart(
         title="What each plan costs",
         blocks=(
             html(
@@ -392,7 +390,7 @@ def _points(
             yield plan_point(x, y, place, *plans.winners[rank], plans.words(rank), link)
 
 
-def _own_point(state: State, answers: Answers, it: Asked) -> PlanPoint | None:
+def _own_point(state: State, answers: Answers, it: SearchSettings) -> PlanPoint | None:
     """Return the user's plan as a point."""
     shown = answers.plan(state)
     if not state.plan or shown.estimate is None:
@@ -406,7 +404,7 @@ def _own_point(state: State, answers: Answers, it: Asked) -> PlanPoint | None:
     return plan_point(x, y, (across, up), shown.fields, stats, words, state.link())
 
 
-def _counts(state: State, answers: Answers) -> Part | None:
+def _counts(state: State, answers: Answers) -> ViewPart | None:
     """Return the best plan for several processor counts with the same batch."""
     counts = counts_of(state, answers)
     if not counts:
@@ -429,7 +427,7 @@ def _counts(state: State, answers: Answers) -> Part | None:
         rows.append((count, *figures, efficiency, one.words(0)))
         points.append(count_point(procs, one.words(0), stats, link))
     heads = ("processors", *names, "efficiency", "best plan")
-    return Part(
+    return ViewPart(
         title="Other processor counts",
         blocks=(
             headed(("right", *["right"] * (len(names) + 1), "text"), heads, rows),
@@ -444,17 +442,17 @@ def _counts(state: State, answers: Answers) -> Part | None:
     )
 
 
-def _series(it: Asked, points: list[CountPoint]) -> Series:
+def _series(it: SearchSettings, points: list[CountPoint]) -> Series:
     """Return the plans for several processor counts as a series of a chart."""
     label = f"{it.question.model.name} on {it.question.system.name}"
     return Series(label, points, _terms(it))
 
 
-def _searched(it: Asked, state: State) -> str:
+def _searched(it: SearchSettings, state: State) -> str:
     return f"{it.question.model.name} on {state.procs:,} x {it.question.system.name}"
 
 
-def _terms(it: Asked) -> str:
+def _terms(it: SearchSettings) -> str:
     """Return the edition and preset of a search."""
     return f"{CORRECTED}, {it.space.preset.name}"
 
@@ -462,17 +460,17 @@ def _terms(it: Asked) -> str:
 def _on_count(state: State, answers: Answers) -> FoundPlans | str:
     """Return the best plan of a search for a processor count, or the reason why there is none."""
     try:
-        it, found = asked(state, answers), best_alone(state, answers)
+        it, found = search_settings(state, answers), best_alone(state, answers)
     except CalculonError as error:
         return str(error).splitlines()[0]
     return FoundPlans(it, found, state, answers) if len(found) else _why_none(it, found)
 
 
-PARTS: tuple[PartKind, ...] = (
-    PartKind(name="search-question", title="What to look for", make=_question),
-    PartKind(name="search-best", title="The best", make=_best),
-    PartKind(name="search-splits", title="Tensor against pipeline parallelism", make=_splits),
-    PartKind(name="search-plans", title="The best plan of each split", make=_table),
-    PartKind(name="search-front", title="What each plan costs", make=_front, later=True),
-    PartKind(name="search-counts", title="Other processor counts", make=_counts, later=True),
+PARTS: tuple[ViewPartKind, ...] = (
+    ViewPartKind(name="search-question", title="What to look for", make=_question),
+    ViewPartKind(name="search-best", title="The best", make=_best),
+    ViewPartKind(name="search-splits", title="Tensor against pipeline parallelism", make=_splits),
+    ViewPartKind(name="search-plans", title="The best plan of each split", make=_table),
+    ViewPartKind(name="search-front", title="What each plan costs", make=_front, later=True),
+    ViewPartKind(name="search-counts", title="Other processor counts", make=_counts, later=True),
 )

@@ -14,7 +14,7 @@ from calculon.declarations.spellings import processor_counts
 from calculon.declarations.statistics import FITS, RISK
 from calculon.explore.answers import Answers
 from calculon.explore.page_state import OPTIONS, State
-from calculon.explore.visits import seen
+from calculon.explore.request_tracking import count_searched
 from calculon.plan.columns import field_of
 from calculon.search.best_first import count_space
 from calculon.search.conditions import Condition
@@ -31,7 +31,7 @@ from calculon.search.space import Space, Values
 FEW = 100_000
 """Number of executions up to which finding the best of each split is about as fast as the overall best."""
 
-MOST_COUNTS = 12
+MAX_COUNTS = 12
 """Maximum number of compared processor counts."""
 
 OPENED = tuple(
@@ -49,7 +49,7 @@ _READ = ("objective", "where", "open", "fix")
 
 
 @dataclass(frozen=True)
-class Asked:
+class SearchSettings:
     """Settings of a search.
 
     Attributes:
@@ -72,23 +72,23 @@ class Asked:
         """Return a new ranking that keeps the overall best."""
         return Best(self.objective, 1, self.where)
 
-    def each(self) -> BestOfEach:
+    def best_of_each(self) -> BestOfEach:
         """Return a new ranking that keeps the best of each split and number of chunks."""
         stride = self.space.strides["pipeline_interleaving"]
         return BestOfEach(self.objective, stride, self.where)
 
-    def front(self, names: Sequence[str]) -> Ranking:
+    def pareto(self, names: Sequence[str]) -> Ranking:
         """Return a new ranking that keeps the Pareto front of some statistics."""
         return make_ranking(1, "", names, self.condition or None, CORRECTED, self.space.runs)
 
 
-def asked(state: State, answers: Answers) -> Asked:
+def search_settings(state: State, answers: Answers) -> SearchSettings:
     """Return the settings of the search.
 
     Raises:
         SpecError: For an invalid objective, condition or field, and for an empty search space.
     """
-    return answers.kept(("asked", _key(state)), lambda: _asked(state, answers))
+    return answers.cached(("asked", _key(state)), lambda: _search_settings(state, answers))
 
 
 def _key(state: State) -> str:
@@ -96,7 +96,7 @@ def _key(state: State) -> str:
     return replace(state, plan={}, view="plan", options=options).query
 
 
-def _asked(state: State, answers: Answers) -> Asked:
+def _search_settings(state: State, answers: Answers) -> SearchSettings:
     question = answers.question(replace(state, plan={}))
     fix = parse("fix", state.option("fix").split())
     question = replace(question, fix={**question.fix, **fix})
@@ -112,12 +112,12 @@ def _asked(state: State, answers: Answers) -> Asked:
     check_left([space])
     (best,) = ranking.objectives
     plain = not (add or fix) and where == OPTIONS["where"] and best == BEST
-    return Asked(question, space, best, ranking.where, where, plain)
+    return SearchSettings(question, space, best, ranking.where, where, plain)
 
 
 def offered(state: State, answers: Answers) -> Mapping[str, Values]:
     """Return the values that a search may try in addition to the framework's defaults, by field."""
-    return answers.kept(("offered", state.key), lambda: _offered(state, answers))
+    return answers.cached(("offered", state.key), lambda: _offered(state, answers))
 
 
 def _offered(state: State, answers: Answers) -> dict[str, Values]:
@@ -171,7 +171,7 @@ def with_opened(state: State, answers: Answers, names: Iterable[str]) -> str:
 
 def best_of_all(state: State, answers: Answers) -> SearchResult:
     """Return the overall best plan; in large spaces it is known before the best of each split."""
-    it = asked(state, answers)
+    it = search_settings(state, answers)
     # One search for both is cheaper when the space is small or the result is already cached.
     if it.plain or size(state, answers) <= FEW:
         return each_split(state, answers)
@@ -180,27 +180,31 @@ def best_of_all(state: State, answers: Answers) -> SearchResult:
 
 def size(state: State, answers: Answers) -> int:
     """Return the number of executions in the search space."""
-    it = asked(state, answers)
-    return answers.searched(("size", _key(state)), lambda: count_space(it.space))
+    it = search_settings(state, answers)
+    return answers.cached_search(("size", _key(state)), lambda: count_space(it.space))
 
 
 def each_split(state: State, answers: Answers) -> SearchResult:
     """Return the best of each split and number of chunks, the overall best first."""
-    it = asked(state, answers)
-    if it.plain and within(found := answers.found(state)):
-        return found
-    return answers.searched(("each", _key(state)), lambda: run(it.space, it.each(), seen=seen))
+    it = search_settings(state, answers)
+    if it.plain and within(result := answers.best_plans(state)):
+        return result
+    return answers.cached_search(
+        ("each", _key(state)), lambda: run(it.space, it.best_of_each(), seen=count_searched)
+    )
 
 
-def within(found: SearchResult) -> bool:
+def within(result: SearchResult) -> bool:
     """Return True if the shared best plan meets the default risk: its search may have accepted a higher one."""
-    return bool(len(found)) and found.evaluation[FITS][0] >= 1 - RISK
+    return bool(len(result)) and result.evaluation[FITS][0] >= 1 - RISK
 
 
-def front(state: State, answers: Answers) -> SearchResult:
+def pareto_plans(state: State, answers: Answers) -> SearchResult:
     """Return the Pareto front of both statistics of the chart, ordered by the first."""
-    it, key = asked(state, answers), ("front", _key(state), *axes(state))
-    return answers.searched(key, lambda: run(it.space, it.front(axes(state)), seen=seen))
+    it, key = search_settings(state, answers), ("front", _key(state), *axes(state))
+    return answers.cached_search(
+        key, lambda: run(it.space, it.pareto(axes(state)), seen=count_searched)
+    )
 
 
 def axes(state: State) -> tuple[str, str]:
@@ -212,15 +216,15 @@ def counts_of(state: State, answers: Answers) -> tuple[int, ...]:
     """Return the processor counts to compare, including the page's own, in ascending order.
 
     Raises:
-        SpecError: For a text that is no count, and for more than :data:`MOST_COUNTS`.
+        SpecError: For a text that is no count, and for more than :data:`MAX_COUNTS`.
     """
     text = state.option("counts")
     if not text:
         return ()
     counts = processor_counts(text, "counts")
     most = most_processors(answers.system(state))
-    if not 0 < len(counts) <= MOST_COUNTS or max(counts) > most:
-        wanted = f"at most {MOST_COUNTS} numbers of processors, each at most {most:,}"
+    if not 0 < len(counts) <= MAX_COUNTS or max(counts) > most:
+        wanted = f"at most {MAX_COUNTS} numbers of processors, each at most {most:,}"
         raise SpecError("address", Problem("counts", wanted, repr(text)))
     return tuple(sorted({*counts, state.procs}))
 
@@ -233,5 +237,7 @@ def on_count(state: State, answers: Answers, procs: int) -> State:
 
 def best_alone(state: State, answers: Answers) -> SearchResult:
     """Return only the overall best plan."""
-    it = asked(state, answers)
-    return answers.searched(("best", _key(state)), lambda: run(it.space, it.best(), seen=seen))
+    it = search_settings(state, answers)
+    return answers.cached_search(
+        ("best", _key(state)), lambda: run(it.space, it.best(), seen=count_searched)
+    )

@@ -8,20 +8,20 @@ from markupsafe import Markup
 
 from calculon.base.units import duration
 from calculon.declarations.fields import SpecField
-from calculon.explore.answers import Answers, Unsearched
-from calculon.explore.choice_words import label, value_words
+from calculon.explore.answers import Answers, PendingAnswers
 from calculon.explore.control import Control, TextControl
+from calculon.explore.labels import label, value_words
 from calculon.explore.page_state import ASKED, CHANGED, State, value_text
-from calculon.explore.part import html
-from calculon.explore.serving.asked_deployments import (
+from calculon.explore.request_tracking import Pending
+from calculon.explore.serving.served_words import DEPLOYMENT, REQUESTS
+from calculon.explore.serving.serving_results import (
     LISTED,
-    answered,
+    displayed_deployment,
     possible,
     workload,
     workloads,
 )
-from calculon.explore.serving.served_words import DEPLOYMENT, REQUESTS
-from calculon.explore.visits import Pending
+from calculon.explore.view_part import html
 from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.load import Workload
 
@@ -55,7 +55,7 @@ def serving_controls(
         requests=[_request(word, one, state, load, wrong) for word, one in REQUESTS.items()],
         own=bool(own),
         back=state.with_options(**dict.fromkeys(DEPLOYMENT, "")),
-        told=state.told,
+        note=state.note,
         choices=[
             _choice(word, one, values, state, best)
             for word, one in DEPLOYMENT.items()
@@ -70,9 +70,9 @@ def serving_controls(
 def _best(state: State, answers: Answers) -> Deployment | None:
     """Return the deployment of a page; None during a search, and if none fits in memory."""
     try:
-        served = answered(state, answers).served
+        served = displayed_deployment(state, answers).served
     except Pending:
-        if isinstance(answers, Unsearched):
+        if isinstance(answers, PendingAnswers):
             return None
         raise
     return None if served is None else served.deployment
@@ -112,7 +112,7 @@ def _choice(
     """Return the control of a deployment field: the best value unless one is stated."""
     stated = state.option(word)
     found = None if best is None else getattr(best, one.name)
-    usual = "best" if found is None else f"{value_words(one.key, found)} (best)"
+    usual = "best" if stated or found is None else value_words(one.key, found)
     if one.declaration.choices:
         usual = value_words(one.key, one.default)
         values = tuple(value for value in values if value != one.default)
@@ -141,6 +141,7 @@ def _choice(
             ),
         ),
         follows=not stated,
+        best=not one.declaration.choices,
         less=adjacent(-1),
         more=adjacent(1),
     )
@@ -157,7 +158,7 @@ def _batch(state: State) -> TextControl:
     )
 
 
-def settled_deployment(state: State, answers: Answers, changed: str) -> State:
+def adjusted_deployment(state: State, answers: Answers, changed: str) -> State:
     """Return a state after a change of a deployment control, without numbers that became impossible."""
     name = changed.removeprefix(_WORD)
     if name not in LISTED or not state.option(changed):
@@ -171,7 +172,7 @@ def settled_deployment(state: State, answers: Answers, changed: str) -> State:
             freed.append(label(other))
     if not freed:
         return state
-    return replace(state, told=f"{', '.join(freed)} follow{'s' * (len(freed) == 1)}")
+    return replace(state, note=f"{', '.join(freed)} follow{'s' * (len(freed) == 1)}")
 
 
 def _without(state: State, word: str) -> dict[str, str]:

@@ -16,14 +16,14 @@ from calculon.documents.serving_page import (
 )
 from calculon.explore.answers import Answers
 from calculon.explore.page_state import State
-from calculon.explore.part import Part, PartKind
-from calculon.explore.serving.asked_deployments import (
-    answered,
+from calculon.explore.serving.served_words import DEPLOYMENT
+from calculon.explore.serving.serving_results import (
     deployments,
+    displayed_deployment,
     frontier,
     with_deployment,
 )
-from calculon.explore.serving.served_words import DEPLOYMENT
+from calculon.explore.view_part import ViewPart, ViewPartKind
 from calculon.render.document import (
     Block,
     Document,
@@ -40,9 +40,9 @@ from calculon.search.deployments.deployment_search import DeploymentSearch
 from calculon.serving.records.deployment import Deployment
 
 
-def _served(state: State, answers: Answers) -> Part:
+def _served(state: State, answers: Answers) -> ViewPart:
     """Return the deployment in words, with its latency, rates and costs."""
-    found = answered(state, answers)
+    found = displayed_deployment(state, answers)
     if found.served is None:
         return _none(found.problem)
     page = serving_page(found.served.brief)
@@ -56,17 +56,19 @@ def _served(state: State, answers: Answers) -> Part:
         title = "No deployment meets the limits"
         nearest = "The nearest deployment, which misses them:"
         blocks = (_sentence(found.problem), nearest, *blocks)
-    return Part(
+    return ViewPart(
         title=title,
         blocks=blocks,
         spoken=", ".join(f"{label} {text}" for label, text, _ in facts.rows),
     )
 
 
-def _none(problem: str) -> Part:
+def _none(problem: str) -> ViewPart:
     """Return the reason why there is no deployment."""
     text = _sentence(problem)
-    return Part(title="No deployment fits", blocks=(text,), spoken=f"No deployment fits: {text}")
+    return ViewPart(
+        title="No deployment fits", blocks=(text,), spoken=f"No deployment fits: {text}"
+    )
 
 
 def _sentence(text: str) -> str:
@@ -84,7 +86,7 @@ _ASKED = ("requests", "batch", "drafts")
 """Rows of the page's lead that no other part of it repeats."""
 
 
-def _best(state: State, answers: Answers) -> Part | None:
+def _best(state: State, answers: Answers) -> ViewPart | None:
     """Return the cheapest deployments as a table whose rows link to them."""
     found = deployments(state, answers)
     if not len(found):
@@ -97,12 +99,12 @@ def _best(state: State, answers: Answers) -> Part | None:
     )
     tried = Section("What was tried", page.lead)
     said = "The deployments with the most tokens/s per processor, and so the lowest cost per token."
-    return Part(title="The cheapest deployments", blocks=(dim(said), *blocks, *others, tried))
+    return ViewPart(title="The cheapest deployments", blocks=(dim(said), *blocks, *others, tried))
 
 
-def _with_links(state: State, found: DeploymentSearch, table: Table) -> Table:
+def _with_links(state: State, result: DeploymentSearch, table: Table) -> Table:
     """Return the table of a search with links to its deployments."""
-    shown = zip(found.deployments, table.rows, strict=False)
+    shown = zip(result.deployments, table.rows, strict=False)
     return replace(table, rows=[_linked(state, one, row, "replicas") for one, row in shown])
 
 
@@ -111,13 +113,15 @@ def _linked(state: State, one: Deployment, row: Mapping[str, Any], key: str) -> 
     return {**row, key: Styled(str(row[key]), link=with_deployment(state, one.to_dict()))}
 
 
-def _frontier(state: State, answers: Answers) -> Part:
+def _frontier(state: State, answers: Answers) -> ViewPart:
     """Return the frontier of tokens/s per processor and per user, of all deployments at every batch."""
     title = "Tokens/s per processor against tokens/s per user"
     try:
         found = frontier(state, answers)
     except Infeasible:
-        return Part(title=title, blocks=("No deployment fits and meets the limits at any batch.",))
+        return ViewPart(
+            title=title, blocks=("No deployment fits and meets the limits at any batch.",)
+        )
 
     def link(point: Plain) -> str:
         return with_deployment(state, _of_point(point))
@@ -126,12 +130,12 @@ def _frontier(state: State, answers: Answers) -> Part:
     points = [
         block for part in page.parts for block in inner_blocks(part) if isinstance(block, Table)
     ]
-    one = answered(state, answers).served
+    one = displayed_deployment(state, answers).served
     here = None if one is None else (one["interactivity"], one["output_rate_per_proc"])
     said = (
         "No deployment at any batch beats a point in both rates. Click a point for its deployment."
     )
-    return Part(
+    return ViewPart(
         title=title,
         blocks=(f"{requests_words(found['workload'])}.", dim(said)),
         chart=serving_frontier(found, link, here),
@@ -146,18 +150,18 @@ def _of_point(point: Plain) -> dict[str, Any]:
     return fields | {"max_batch": int(point["batch"])}
 
 
-def _details(state: State, answers: Answers) -> Part | None:
+def _details(state: State, answers: Answers) -> ViewPart | None:
     """Return the limits of the deployment, its memory, its passes, and improvements."""
-    served = answered(state, answers).served
+    served = displayed_deployment(state, answers).served
     if served is None:
         return None
     _, *parts = serving_page(served.record).parts
-    return Part(title="Limits, memory and passes", blocks=tuple(parts))
+    return ViewPart(title="Limits, memory and passes", blocks=tuple(parts))
 
 
 PARTS = (
-    PartKind(name="served", title="The deployment", make=_served),
-    PartKind(name="serving-frontier", title="Frontier", make=_frontier, later=True),
-    PartKind(name="serving-best", title="The cheapest deployments", make=_best, later=True),
-    PartKind(name="serving-details", title="Limits", make=_details, later=True),
+    ViewPartKind(name="served", title="The deployment", make=_served),
+    ViewPartKind(name="serving-frontier", title="Frontier", make=_frontier, later=True),
+    ViewPartKind(name="serving-best", title="The cheapest deployments", make=_best, later=True),
+    ViewPartKind(name="serving-details", title="Limits", make=_details, later=True),
 )

@@ -16,9 +16,9 @@ from starlette.types import ASGIApp
 
 from calculon.base.errors import Problem, SpecError
 from calculon.declarations.files import reason
-from calculon.explore.memo import share_heaps
-from calculon.explore.web.guard import is_loopback
+from calculon.explore.result_cache import share_heaps
 from calculon.explore.web.patience import config
+from calculon.explore.web.security import is_loopback
 
 TRIED = 20
 """Number of consecutive ports to try before any free port."""
@@ -46,18 +46,18 @@ def listening(host: str, port: int, *, only: bool) -> socket.socket:
         wanted = "a name or number of this machine, such as 127.0.0.1 or 0.0.0.0"
         raise SpecError("--host", Problem("", wanted, repr(host))) from None
     for one in ports:
-        found = socket.socket(family, kind, protocol)
+        result = socket.socket(family, kind, protocol)
         try:
             # Without SO_REUSEADDR, a restart would find the port taken by closed connections for a minute.
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            found.bind((place[0], one, *place[2:]))
-            found.listen(2_048)
+            result.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            result.bind((place[0], one, *place[2:]))
+            result.listen(2_048)
         except OSError as error:
-            found.close()
+            result.close()
             if error.errno == errno.EADDRINUSE and one != ports[-1]:
                 continue
             raise _refused(host, one, error) from None
-        return found
+        return result
     raise AssertionError("some port was tried last")
 
 

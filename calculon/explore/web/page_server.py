@@ -21,17 +21,17 @@ from starlette.routing import Route
 
 from calculon.base.errors import CalculonError, SpecError
 from calculon.declarations.spellings import PRECISIONS
-from calculon.explore.answers import Answers, Unsearched, listen, telling
-from calculon.explore.choice_words import label
-from calculon.explore.controls import controls, settled
+from calculon.explore.allowed_inputs import MODEL, SYSTEM
+from calculon.explore.answers import Answers, PendingAnswers, collect_warnings, route_warnings
+from calculon.explore.controls import adjusted_state, controls
 from calculon.explore.exports.exports import written
-from calculon.explore.offer import MODEL, SYSTEM
+from calculon.explore.labels import label
 from calculon.explore.page_state import CHANGED, LONGEST, State, read_good, read_state
-from calculon.explore.part import ASSETS, Part, PartKind, html
+from calculon.explore.request_tracking import Cancelled, PageRequest, Pending, under_way
 from calculon.explore.view_names import SERVING, VIEWS
+from calculon.explore.view_part import ASSETS, ViewPart, ViewPartKind, html
 from calculon.explore.views import KINDS, PARTS
-from calculon.explore.visits import Cancelled, Pending, Visit, under_way
-from calculon.explore.web.guard import Guard
+from calculon.explore.web.security import SecurityMiddleware
 
 PATIENCE = 0.2
 """Seconds that the page waits for a search before it shows partial results and polls."""
@@ -39,7 +39,7 @@ PATIENCE = 0.2
 QUICK, LONG = 8, 16
 """Threads for quick requests of the page, and for slow parts; separate, so that slow parts never block the page."""
 
-MOST_MENDS = 6
+MAX_MENDS = 6
 """Maximum number of suggestions for an ambiguous name."""
 
 _LABELS = {
@@ -83,7 +83,7 @@ class Site:
 
     def __init__(self, answers: Answers, first: State):
         self._answers, self._first = answers, first
-        self._unsearched = Unsearched(answers.offer)
+        self._unsearched = PendingAnswers(answers.allowed)
 
     def page(self, request: Request) -> Response:
         """Return the whole page."""
@@ -94,11 +94,11 @@ class Site:
     def parts(self, request: Request) -> Response:
         """Return the parts of the page that a change of state affects; an invalid state keeps its controls."""
         content, code = self._content(request)
-        told: dict[str, Any] = {"tabs": html("tabs.html", **content)}
-        told |= {"controls": content["controls"], "main": html("parts.html", **content)}
-        told |= {"query": content["query"], "pending": content["pending"] is not None}
-        told |= {"title": f"{content['title']} - calculon"}
-        return JSONResponse(told, code)
+        response: dict[str, Any] = {"tabs": html("tabs.html", **content)}
+        response |= {"controls": content["controls"], "main": html("parts.html", **content)}
+        response |= {"query": content["query"], "pending": content["pending"] is not None}
+        response |= {"title": f"{content['title']} - calculon"}
+        return JSONResponse(response, code)
 
     def part(self, request: Request) -> Response:
         """Return one part as JSON; as a page if a browser follows a link to it."""
@@ -107,7 +107,7 @@ class Site:
             return PlainTextResponse("no such part", 404)
         try:
             state = self._state(request)
-            with telling():  # the page itself shows the warnings
+            with collect_warnings():  # the page itself shows the warnings
                 part = kind.make(state, self._answers)
         except CalculonError as error:
             part = _failed(kind, error)
@@ -115,8 +115,8 @@ class Site:
             back = f"/?{urlencode(_said(request))}"
             alone = html("part_page.html", title=kind.title, name=kind.name, part=part, back=back)
             return HTMLResponse(alone)
-        told = "" if part is None else html("part.html", name=kind.name, part=part)
-        return JSONResponse({"name": kind.name, "html": told})
+        part_html = "" if part is None else html("part.html", name=kind.name, part=part)
+        return JSONResponse({"name": kind.name, "html": part_html})
 
     def export(self, request: Request) -> Response:
         """Return an export file of the page."""
@@ -126,7 +126,7 @@ class Site:
         except CalculonError as error:
             return PlainTextResponse(str(error), 400)
         finally:
-            self._answers.memo.tidy(perf_counter() - began)
+            self._answers.cache.tidy(perf_counter() - began)
         headers = {"Content-Disposition": f'attachment; filename="{found.name}"'}
         return Response(found.text, media_type=found.media_type, headers=headers)
 
@@ -143,17 +143,17 @@ class Site:
 
     def _asked(self, request: Request) -> State:
         """Return the state of the address."""
-        return read_state(_said(request), self._answers.offer, self._first)
+        return read_state(_said(request), self._answers.allowed, self._first)
 
     def _state(self, request: Request) -> State:
         """Return the state of the address after a control has changed."""
         changed = request.query_params.get(CHANGED, "")
         state = self._asked(request)
-        return settled(state, self._answers, changed) if changed else state
+        return adjusted_state(state, self._answers, changed) if changed else state
 
     def _content(self, request: Request) -> tuple[dict[str, Any], int]:
         """Return the values of the page's templates, including warnings, and the HTTP status."""
-        with telling() as warned:
+        with collect_warnings() as warned:
             content, code = self._understood(request)
         content["warned"] = warned
         return content, code
@@ -225,12 +225,12 @@ class Site:
 
     def _misunderstood(self, error: CalculonError, request: Request) -> dict[str, Any]:
         """Return the page of an invalid address: the message, and everything that can be understood."""
-        said, offer = _said(request), self._answers.offer
+        said, offer = _said(request), self._answers.allowed
         state, problems = read_good(said, offer, self._first)
         wrong = {name: text.strip()[:LONGEST] for name, text in said if name in problems}
         controls_html = self._likely_controls(state, wrong)
         kinds = tuple(name for name in (MODEL, SYSTEM) if name in problems)
-        meant = {name: offer.meant(name, wrong[name])[:MOST_MENDS] for name in kinds}
+        meant = {name: offer.meant(name, wrong[name])[:MAX_MENDS] for name in kinds}
         mends = [(one, state.link(**{name: one})) for name in meant for one in meant[name]]
         lines = in_words(error, [name for name in meant if meant[name]])
         if not problems and (others := self._precisions(state)):
@@ -289,13 +289,13 @@ def in_words(error: CalculonError, linked: Collection[str] = ()) -> list[str]:
             continue
         name = one.field or control
         if name and line.startswith(place):
-            told = line.partition(" Hint: ")[0] if name in linked else line
-            lines[i] = f"{_LABELS.get(name, label(name))}{told.removeprefix(place)}"
+            text = line.partition(" Hint: ")[0] if name in linked else line
+            lines[i] = f"{_LABELS.get(name, label(name))}{text.removeprefix(place)}"
     return lines
 
 
-def _failed(kind: PartKind, error: CalculonError) -> Part:
-    return Part(title=kind.title, blocks=(*str(error).splitlines(),))
+def _failed(kind: ViewPartKind, error: CalculonError) -> ViewPart:
+    return ViewPart(title=kind.title, blocks=(*str(error).splitlines(),))
 
 
 def _asset(name: str) -> bytes:
@@ -310,9 +310,9 @@ def app(
 
     Args:
         answers, first: As in :class:`Site`.
-        names, frames: As in :class:`~calculon.explore.web.guard.Guard`.
+        names, frames: As in :class:`~calculon.explore.web.security.SecurityMiddleware`.
     """
-    listen()
+    route_warnings()
     site = Site(answers, first)
     quick, long = ThreadPoolExecutor(QUICK, "quick"), ThreadPoolExecutor(LONG, "long")
     routes = [
@@ -329,10 +329,10 @@ def app(
         for threads in (quick, long):
             threads.shutdown(wait=False, cancel_futures=True)
 
-    guard = Middleware(Guard, names=names, frames=frames)
-    found = Starlette(routes=routes, middleware=[guard], lifespan=running)
-    found.router.redirect_slashes = False
-    return found
+    security = Middleware(SecurityMiddleware, names=names, frames=frames)
+    result = Starlette(routes=routes, middleware=[security], lifespan=running)
+    result.router.redirect_slashes = False
+    return result
 
 
 def _answered(
@@ -341,7 +341,7 @@ def _answered(
     """Return an endpoint that computes in threads, and stops waiting when the client disconnects."""
 
     async def endpoint(request: Request) -> Response:
-        visit = Visit(patience)
+        visit = PageRequest(patience)
         # Watch for a disconnect during the computation, so that abandoned work is cancelled.
         answer = asyncio.get_running_loop().run_in_executor(threads, _made, make, request, visit)
         left = asyncio.ensure_future(_left(request))
@@ -366,7 +366,7 @@ async def _left(request: Request) -> None:
         pass
 
 
-def _made(make: Callable[[Request], Response], request: Request, visit: Visit) -> Response:
+def _made(make: Callable[[Request], Response], request: Request, visit: PageRequest) -> Response:
     """Return the response to a request; details of defects appear only in the terminal."""
     visit.begin()
     try:

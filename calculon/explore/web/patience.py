@@ -10,7 +10,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 HEADERS = 10.0
 """Seconds within which request headers must arrive. Browsers send them immediately."""
 
-MOST_CONNECTIONS = 256
+MAX_CONNECTIONS = 256
 """Maximum number of connections; further requests get status 503. A browser opens six."""
 
 
@@ -52,7 +52,7 @@ def config(page: ASGIApp, **more: Any) -> uvicorn.Config:
     return uvicorn.Config(
         page,
         http=Patient,
-        limit_concurrency=MOST_CONNECTIONS,
+        limit_concurrency=MAX_CONNECTIONS,
         ws="none",
         log_config=None,
         log_level="critical",

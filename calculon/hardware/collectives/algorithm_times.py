@@ -11,11 +11,11 @@ from calculon.base.units import Array, Bytes, BytesPerSecond, Count, Fraction, S
 from calculon.hardware.collectives.algorithms import (
     ALGORITHMS,
     BY_LIBRARY,
-    CAN,
     MEASURED,
+    SUPPORTED,
     Schedule,
-    able,
     is_measured,
+    is_supported,
     obstacle,
 )
 from calculon.hardware.collectives.placement import Group
@@ -77,7 +77,7 @@ LL_LEAST_LIMITS = (39e9, 39e9, 20.4e9)
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class ProtocolRate:
     """One protocol on the networks of a system, in their order.
 
     Attributes:
@@ -92,11 +92,11 @@ class Pace:
     rate: float
 
 
-def paces(system: System, form: str) -> list[Pace]:
+def protocol_rates(system: System, form: str) -> list[ProtocolRate]:
     """Return the protocols for a form of collective on a system: one of :data:`RATES`."""
     kinds = [link_kind(system, i) for i in range(len(system.networks))]
     known = form != "own" and any(kinds)
-    found = []
+    result = []
     for protocol, rate in RATES[form].items():
         if protocol != SIMPLE and not known:
             continue
@@ -104,11 +104,11 @@ def paces(system: System, form: str) -> list[Pace]:
             continue
         pairs = [_latencies(system, i, form, kind, protocol) for i, kind in enumerate(kinds)]
         base, step = zip(*pairs, strict=True) if pairs else ((), ())
-        found.append(Pace(protocol if known else "", base, step, rate))
-    return found
+        result.append(ProtocolRate(protocol if known else "", base, step, rate))
+    return result
 
 
-def flagged_limit(system: System, group: Group, pace: Pace) -> Array | None:
+def flagged_limit(system: System, group: Group, pace: ProtocolRate) -> Array | None:
     """Return the largest bus bandwidth of groups under a protocol, in bytes/s; None if only the links limit it.
 
     LL is limited by the processors, which handle its flags; NCCL states the limit for nodes with links of a known kind.
@@ -180,17 +180,17 @@ def bus_bandwidth(operation: str, size: Bytes, seconds: Seconds, ranks: int) -> 
 
 def candidates(system: System, operation: str, group: Group) -> list[str]:
     """Return all algorithms that can run the operation in a group."""
-    return [name for name in CAN[operation] if not obstacle(system, group, name, operation)]
+    return [name for name in SUPPORTED[operation] if not obstacle(system, group, name, operation)]
 
 
 def schedule_of(system: System, operation: str, group: Group, name: str) -> Schedule:
-    """Return the schedule of an algorithm in groups that are :func:`able` to use it."""
+    """Return the schedule of an algorithm in groups that can use it (:func:`is_supported`)."""
     return ALGORITHMS[name].schedule(system, group, operation)
 
 
 def paced(
     system: System, operation: str, group: Group, name: str, size: Bytes
-) -> list[tuple[Pace, Seconds]]:
+) -> list[tuple[ProtocolRate, Seconds]]:
     r"""Return the time of a collective by one algorithm with each of its protocols.
 
     .. math:: t = \alpha_b + \sum_i k_i \alpha_i + \max_i \, m_i(s \, c_i / r)
@@ -218,8 +218,8 @@ def paced(
     # Without a ramp, time is inversely proportional to the rate.
     straight = system.fabric.ramp is None
     moved = _moved(system, schedule, networks, size) if straight else np.array(0.0)
-    found = []
-    for pace in paces(system, form):
+    result = []
+    for pace in protocol_rates(system, form):
         fixed: Seconds = np.array(0.0)
         steps: Seconds = np.array(0.0)
         for i, used in networks:
@@ -232,8 +232,8 @@ def paced(
         if limit is not None:
             moving = np.maximum(moving, _bus_factors(operation, group) * size / limit)
         time = fixed + steps + moving
-        found.append((pace, np.where(alone, 0.0, np.maximum(time, system.fabric.launch))))
-    return found
+        result.append((pace, np.where(alone, 0.0, np.maximum(time, system.fabric.launch))))
+    return result
 
 
 def _moved(
@@ -256,7 +256,9 @@ def _bus_factors(operation: str, group: Group) -> Array:
     return factor
 
 
-def _as_measured(system: System, operation: str, group: Group, size: Bytes) -> tuple[Pace, Seconds]:
+def _as_measured(
+    system: System, operation: str, group: Group, size: Bytes
+) -> tuple[ProtocolRate, Seconds]:
     """Return the measured time of an operation in groups that use a single network each."""
     ranks = np.asarray(group.ranks)
     latencies, factor = [(0.0, 0.0)] * len(system.networks), _bus_factors(operation, group)
@@ -269,7 +271,7 @@ def _as_measured(system: System, operation: str, group: Group, size: Bytes) -> t
             time = np.where(group.network == i, here, time)
     base, step = zip(*latencies, strict=True)
     time = np.where(ranks == 1, 0.0, np.maximum(time, system.fabric.launch))
-    return Pace("", base, step, 1.0), time
+    return ProtocolRate("", base, step, 1.0), time
 
 
 def _at_stated_rates(
@@ -333,15 +335,15 @@ def time_of(system: System, operation: str, group: Group, name: str, size: Bytes
 
     Source: NCCL, src/graph/tuning.cc and src/enqueue.cc: the tuner takes the least of its estimates.
     """
-    found = np.minimum.reduce([time for _, time in paced(system, operation, group, name, size)])
-    was_measured = able(system, group, MEASURED, operation)
+    result = np.minimum.reduce([time for _, time in paced(system, operation, group, name, size)])
+    was_measured = is_supported(system, group, MEASURED, operation)
     if name == MEASURED or not was_measured.any():
-        return found
+        return result
     measured = time_of(system, operation, group, MEASURED, size)
     chosen = is_measured(system, group, name, operation)
     # No algorithm beats the measured choice, otherwise the library would have chosen it.
-    measured = np.where(chosen, measured, np.maximum(found, measured))
-    return np.where(was_measured, measured, found)
+    measured = np.where(chosen, measured, np.maximum(result, measured))
+    return np.where(was_measured, measured, result)
 
 
 def times(system: System, operation: str, group: Group, size: Bytes) -> dict[str, Seconds]:
@@ -350,17 +352,17 @@ def times(system: System, operation: str, group: Group, size: Bytes) -> dict[str
     return {name: time_of(system, operation, group, name, size) for name in names}
 
 
-def fastest(operation: str, found: Mapping[str, Seconds]) -> tuple[Array, Seconds]:
+def fastest(operation: str, times: Mapping[str, Seconds]) -> tuple[Array, Seconds]:
     """Return name and time of the fastest algorithm that NCCL can choose, by size; the first of equals.
 
     For a measured operation, return the measured choice.
 
     Source: NCCL's tuner, which takes the least of its estimates.
     """
-    if MEASURED in found:
-        time = found[MEASURED]
+    if MEASURED in times:
+        time = times[MEASURED]
         return np.full(np.shape(time), MEASURED), time
-    chosen = {name: found[name] for name in BY_LIBRARY[operation] if name in found}
+    chosen = {name: times[name] for name in BY_LIBRARY[operation] if name in times}
     names, table = np.array(list(chosen)), np.stack(list(chosen.values()))
     return names[table.argmin(axis=0)], table.min(axis=0)
 
@@ -436,13 +438,13 @@ def _choices(
     rest: Array = np.array(True)
     # Measured times take precedence, but a named algorithm is tried first: each group takes the first it can use.
     for name in (algorithm, MEASURED):
-        if name in CAN[operation] and name not in names:
-            here = rest & able(system, group, name, operation)
+        if name in SUPPORTED[operation] and name not in names:
+            here = rest & is_supported(system, group, name, operation)
             names, rows, rest = (*names, name), [*rows, here], rest & ~here
     if rest.any():
         others = [name for name in BY_LIBRARY[operation] if name != algorithm]
         names += tuple(others)
-        rows += [rest & able(system, group, name) for name in others]
+        rows += [rest & is_supported(system, group, name) for name in others]
     some = [(name, row) for name, row in zip(names, rows, strict=True) if row.any()]
     table = [
         np.where(row, time_of(system, operation, group, name, size), np.inf) for name, row in some

@@ -239,7 +239,7 @@ def is_measured(system: System, group: Group, name: str, operation: str) -> Arra
 
     A measured all-reduce on switches that reduce is a ring for small messages and :func:`nvls` for large ones.
     """
-    switches = able(system, group, "nvls") & (np.asarray(group.ranks) > 2)
+    switches = is_supported(system, group, "nvls") & (np.asarray(group.ranks) > 2)
     flat = name in ("ring", "pairwise", "direct")
     return flat & ~(switches & (operation == "all_reduce"))
 
@@ -284,8 +284,8 @@ ALGORITHMS = {
         pipelined, "phases inside and across in chunks, all networks busy together", "ring"
     ),
     "collnet": Algorithm(collnet, "pipelined, and the switches across reduce", "own"),
-    "pairwise": Algorithm(pairwise, "each rank to each other rank", "own"),
-    "rooted": Algorithm(pairwise, "the root to or from each other rank", "own"),
+    "pairwise": Algorithm(pairwise, "every rank to every other rank", "own"),
+    "rooted": Algorithm(pairwise, "the root to or from every other rank", "own"),
     "torus": Algorithm(torus, "rings along all axes of a torus together", "own"),
     "direct": Algorithm(direct, "one transfer", "own"),
     "measured": Algorithm(measured, "as measured on machines of this kind", "own"),
@@ -313,7 +313,7 @@ MEASURED = "measured"
 SPANNING = ("hierarchical", "pipelined")
 """Algorithms that frameworks build for groups that span several networks; within one network they call the library."""
 
-CAN = {
+SUPPORTED = {
     "all_reduce": (*BY_LIBRARY["all_reduce"], *SPANNING, MEASURED),
     "reduce_scatter": (*BY_LIBRARY["reduce_scatter"], *SPANNING, MEASURED),
     "all_gather": (*BY_LIBRARY["all_gather"], *SPANNING, MEASURED),
@@ -331,7 +331,7 @@ _SEVERAL = {"nvls_tree", "collnet", *SPANNING}
 _ANYWHERE = {"direct", "rooted"}
 
 
-def able(system: System, group: Group, name: str, operation: str = "") -> Array:
+def is_supported(system: System, group: Group, name: str, operation: str = "") -> Array:
     """Return a mask of groups that can use an algorithm for the operation, given their networks and switches.
 
     The operation only matters for measured ones.
@@ -356,11 +356,11 @@ def able(system: System, group: Group, name: str, operation: str = "") -> Array:
 
 def _on_torus(system: System, group: Group) -> Array:
     """Return a mask of groups that use a torus network."""
-    found: Array = np.zeros(np.shape(group.ranks), dtype=bool)
+    result: Array = np.zeros(np.shape(group.ranks), dtype=bool)
     for i, used in enumerate(group.used):
         if system.link(i).torus is not None:
-            found = found | used
-    return found
+            result = result | used
+    return result
 
 
 def _was_measured(system: System, group: Group, operation: str) -> Array:
@@ -382,7 +382,7 @@ def _switches(group: Group, name: str) -> Count:
 
 def obstacle(system: System, group: Group, name: str, operation: str = "") -> str:
     """Return the reason why a group cannot use an algorithm; empty if it can."""
-    if able(system, group, name, operation):
+    if is_supported(system, group, name, operation):
         return ""
     if name == MEASURED:
         field = f"ext.networks[{int(group.network)}].operations.{operation}"

@@ -99,12 +99,12 @@ def _of_groups(routing: Routing, groups: int) -> float:
     """Return the probability that a token misses all experts of some groups."""
     others, limit = routing.groups - groups, routing.limit
     size = routing.experts // routing.groups
-    found = 0.0
+    result = 0.0
     for chosen in range(max(0, limit - others), min(groups, limit) + 1):
         combinations = comb(groups, chosen) * comb(others, limit - chosen)
         missed = _missed(routing, np.array(chosen * size), limit * size)
-        found += combinations / comb(routing.groups, limit) * float(missed)
-    return found
+        result += combinations / comb(routing.groups, limit) * float(missed)
+    return result
 
 
 def copies(system: System, routing: Routing, group: Group) -> Array:
@@ -227,11 +227,11 @@ def _peers(group: Group) -> Count:
 
 def has_ports(system: System, dispatcher: str, group: Group) -> Array:
     """Return a mask of groups that can use a dispatcher: expert libraries need a port to each network, not a torus."""
-    found: Array = np.ones(np.shape(group.ranks), dtype=bool)
+    result: Array = np.ones(np.shape(group.ranks), dtype=bool)
     if dispatcher in LIBRARIES:
         for i, used in enumerate(group.used):
-            found = found & ~(used & (system.link(i).torus is not None))
-    return found
+            result = result & ~(used & (system.link(i).torus is not None))
+    return result
 
 
 def engine_share(system: System, dispatcher: str, group: Group) -> Fraction:

@@ -210,19 +210,19 @@ def largest_divisor(number: Count, most: Count) -> Count:
     [8, 8]
     """
     number, most = np.broadcast_arrays(number, most)
-    found = np.where(number % most == 0, most, 0)
-    odd = found == 0
+    result = np.where(number % most == 0, most, 0)
+    odd = result == 0
     # Few pairs are distinct, and the search for a divisor is a Python loop: pack each pair into one number, sort, and
     # compute each distinct pair once.
     if not odd.any():
-        return found
+        return result
     shift = int(most.max()) + 1
     pairs = number[odd] * shift + most[odd]
     ordered = np.sort(pairs)
     distinct = ordered[np.concatenate([[True], ordered[1:] != ordered[:-1]])]
     divisors = np.array([_divisor(*divmod(pair, shift)) for pair in distinct.tolist()])
-    found[odd] = divisors[np.searchsorted(distinct, pairs)]
-    return found
+    result[odd] = divisors[np.searchsorted(distinct, pairs)]
+    return result
 
 
 @cache

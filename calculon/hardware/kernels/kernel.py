@@ -113,13 +113,13 @@ def launches(accessed: Bytes, layers: Sequence[ShapedLayer]) -> Array:
 
     A layer that moves nothing in any pass launches nothing.
     """
-    found = (accessed > 0).astype(float)
+    result = (accessed > 0).astype(float)
     for i, layer in enumerate(layers):
         if layer.launches is not None:
-            found[:, i] = np.array(layer.launches)[:, None] * accessed[:, i].any(axis=0)
+            result[:, i] = np.array(layer.launches)[:, None] * accessed[:, i].any(axis=0)
         if isinstance(layer.rounds, np.ndarray):
-            found[:, i] *= layer.rounds
-    return found
+            result[:, i] *= layer.rounds
+    return result
 
 
 class Shapes(NamedTuple):
@@ -140,11 +140,11 @@ class Shapes(NamedTuple):
 
     def flops(self) -> Flops:
         """Return FLOP of the slowest rank: shape (phases, layers, blocks)."""
-        found: Flops = self.all_flops.take(self.rows, axis=1)
+        result: Flops = self.all_flops.take(self.rows, axis=1)
         for i, layer in enumerate(self._layers()):
             if isinstance(layer.slowest, np.ndarray) or layer.slowest != 1.0:
-                found[:, i] *= layer.slowest
-        return found
+                result[:, i] *= layer.slowest
+        return result
 
     def accessed(self) -> Bytes:
         """Return bytes moved in tier-1 memory: shape (phases, layers, blocks)."""
@@ -156,21 +156,21 @@ class Shapes(NamedTuple):
 
     def products(self) -> Array:
         """Return batch, m, n and k of matrix products ``(m, n) x (n, k)``: shape (4, layers, blocks)."""
-        found = np.zeros((4, len(self.rows), self.all_flops.shape[-1]))
+        result = np.zeros((4, len(self.rows), self.all_flops.shape[-1]))
         for i, layer in enumerate(self._layers()):
             assert layer.product is not None
             for j, size in enumerate(layer.product):
-                found[j, i] = size
+                result[j, i] = size
         if is_nonzero(self.together):
-            found[0] = np.minimum(found[0], self.together)
-        return found
+            result[0] = np.minimum(result[0], self.together)
+        return result
 
     def keys(self) -> Array:
         """Return mean keys per query of the slowest rank: shape (layers, blocks)."""
-        found = np.zeros((len(self.rows), self.all_flops.shape[-1]))
-        for row, layer in zip(found, self._layers(), strict=True):
+        result = np.zeros((len(self.rows), self.all_flops.shape[-1]))
+        for row, layer in zip(result, self._layers(), strict=True):
             row[:] = layer.keys * layer.slowest
-        return found
+        return result
 
     def head_widths(self) -> Array:
         """Return the head widths in elements: shape (layers, 1)."""

@@ -28,7 +28,7 @@ _TILE_RATE = Declaration(
 )
 _TILE = (_SIDE, _SIDE, _TILE_RATE)
 
-LEAST_RESULT = 2
+MIN_RESULT = 2
 """Least bytes of an element of the result: 8-bit products have 16-bit results (arXiv 2209.05433, section 3)."""
 
 SPLITS = (1, 2, 4, 8, 16)
@@ -201,7 +201,7 @@ class Gemm:
         if self.memory_efficiency is None:
             return arithmetic, None
         if moved is None:
-            result = max(on.element_bytes, LEAST_RESULT) * m * n
+            result = max(on.element_bytes, MIN_RESULT) * m * n
             moved = batch * (on.element_bytes * (m + n) * depth + result)
         return arithmetic, moved / self._bandwidth(on)
 
@@ -426,8 +426,8 @@ class AttentionPass:
         lead = self.lead + self.causal_lead * causal
         values = np.maximum(widths.keys, widths.values) if self.fills_values else widths.values
         cost = (self.shares.cost(widths.keys) + self.shares.cost(values)) / 2
-        found: Seconds = flops * (cost / widths.mean) * (1 + lead / keys) / peak
-        return found
+        result: Seconds = flops * (cost / widths.mean) * (1 + lead / keys) / peak
+        return result
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -152,14 +152,14 @@ def _members(
     if not isinstance(raw, Mapping) or not raw:
         problems.append(Problem(path, wanted, shown(raw)))
         return {}
-    found = {}
+    result = {}
     for key, value in raw.items():
         if key in known:
-            found[key] = value
+            result[key] = value
         else:
             hint = nearest(str(key), known)
             problems.append(Problem(f"{path}.{key}", wanted, f"the key {shown(key)}", hint))
-    return found
+    return result
 
 
 def _rate(raw: object, path: str, family: Family, problems: list[Problem]) -> Rate | None:
@@ -176,13 +176,13 @@ def _rate(raw: object, path: str, family: Family, problems: list[Problem]) -> Ra
     if forms == ["law"]:
         return _law(raw, path, family, problems)
     record: type[Any] = StatedCurve if forms == ["curve"] else MeasuredTable
-    found: Rate | None = decode_part(record, raw, path, problems)
-    if isinstance(found, StatedCurve) and found.over not in family.over:
+    result: Rate | None = decode_part(record, raw, path, problems)
+    if isinstance(result, StatedCurve) and result.over not in family.over:
         wanted = "one of " + ", ".join(family.over)
-        problems.append(Problem(f"{path}.over", wanted, shown(found.over)))
-    if isinstance(found, MeasuredTable):
-        problems += found.wrong(family.columns, path)
-    return found
+        problems.append(Problem(f"{path}.over", wanted, shown(result.over)))
+    if isinstance(result, MeasuredTable):
+        problems += result.wrong(family.columns, path)
+    return result
 
 
 def _law(raw: Mapping[Any, Any], path: str, family: Family, problems: list[Problem]) -> Rate | None:
@@ -194,10 +194,10 @@ def _law(raw: Mapping[Any, Any], path: str, family: Family, problems: list[Probl
         problems.append(Problem(f"{path}.law", wanted, shown(name), hint))
         return None
     constants = {key: value for key, value in raw.items() if key != "law"}
-    found: Rate | None = decode_part(family.laws[name], constants, path, problems)
-    if isinstance(found, FusedAttention):
-        problems += found.wrong(path)
-    return found
+    result: Rate | None = decode_part(family.laws[name], constants, path, problems)
+    if isinstance(result, FusedAttention):
+        problems += result.wrong(path)
+    return result
 
 
 def _schemas(family: Family) -> list[dict[str, Any]]:

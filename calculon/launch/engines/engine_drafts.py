@@ -74,12 +74,12 @@ def _read_vllm(reading: Reading) -> Drafted:
 def _document(reading: Reading, stated: Setting) -> Mapping[str, Any]:
     """Return the object in a JSON text."""
     try:
-        found = json.loads(str(stated.value))
+        result = json.loads(str(stated.value))
     except (ValueError, RecursionError):  # RecursionError: lists or objects nested too deeply
-        found = None
-    if not isinstance(found, Mapping):
+        result = None
+    if not isinstance(result, Mapping):
         raise reading.error(stated, "an object in JSON")
-    return found
+    return result
 
 
 def _write_vllm(draft: str, tokens: int | None) -> Fields:
@@ -112,11 +112,11 @@ def _read_sglang(reading: Reading) -> Drafted:
 def _write_sglang(draft: str, tokens: int | None) -> Fields:
     if draft == "ngram":
         return {_ALGORITHM: "NGRAM", _DRAFTED: tokens}
-    found: Fields = {_ALGORITHM: "NEXTN"}
+    result: Fields = {_ALGORITHM: "NEXTN"}
     if tokens is not None:
         # SGLang counts the verified token as a drafted one, hence one more.
-        found |= {_STEPS: tokens, _BRANCHES: 1, _DRAFTED: tokens + 1}
-    return found
+        result |= {_STEPS: tokens, _BRANCHES: 1, _DRAFTED: tokens + 1}
+    return result
 
 
 SGLANG_DRAFTS = _drafts(

@@ -84,15 +84,15 @@ def _switched(setting: Setting) -> Setting:
 
 def _comments(text: str, file: str) -> Mapping[str, Setting]:
     """Return the fields in comments, with a prefix."""
-    found = {}
+    result = {}
     for number, line in enumerate(text.splitlines(), 1):
         if said := _COMMENT.match(line):
             for field in said["fields"].split(","):
                 name, equals, value = field.strip().partition("=")
                 if equals:
                     place = f"{file}:{number}"
-                    found[COMMENTED + name] = Setting(COMMENTED + name, value_of(value), place)
-    return found
+                    result[COMMENTED + name] = Setting(COMMENTED + name, value_of(value), place)
+    return result
 
 
 def _documents(
@@ -103,7 +103,7 @@ def _documents(
     known: Callable[[str], bool],
 ) -> list[dict[str, Setting]]:
     """Return the settings of each configuration in a script; other here documents, such as programs, are skipped."""
-    found = []
+    result = []
     for quote, first, written in _bodies(text):
         body = written
         if not quote:  # the shell expands variables in an unquoted here document
@@ -117,8 +117,8 @@ def _documents(
         except SpecError:
             continue
         if any(map(known, inside)):
-            found.append(inside)
-    return found
+            result.append(inside)
+    return result
 
 
 def _bodies(text: str) -> Iterator[tuple[str, int, str]]:
@@ -149,11 +149,11 @@ def _keys(
     above: int = 0,
 ) -> dict[str, Setting]:
     """Return the settings of a configuration, with the same names as flags."""
-    found = {}
+    result = {}
     for path, leaf in settings_in(text, file, variables).leaves():
         name = key_of(path)
-        found[name] = Setting(name, leaf.value, f"{file}:{above + leaf.line}")
-    return found
+        result[name] = Setting(name, leaf.value, f"{file}:{above + leaf.line}")
+    return result
 
 
 def written_out(word: str, spellings: Mapping[str, str]) -> str:

@@ -189,20 +189,20 @@ class TypeNames:
         wide = next(
             (name for name in (head, weights, writing["kv_dtype"]) if name in WIDE), WIDE[0]
         )
-        found: Fields = {} if wide == WIDE[0] else {self.dtype: wide}
+        result: Fields = {} if wide == WIDE[0] else {self.dtype: wide}
         pair = ("wide" if weights == wide else weights), experts
         if pair in self.quantised and self.weights:
-            found[self.weights] = self.quantised[pair].split()[0]
+            result[self.weights] = self.quantised[pair].split()[0]
         elif pair != ("wide", "same"):
-            found[f"{COMMENTED}weights_dtype"] = weights
-            found |= {f"{COMMENTED}experts_dtype": experts} if experts != "same" else {}
-        found |= {f"{COMMENTED}head_dtype": head} if head != wide else {}
+            result[f"{COMMENTED}weights_dtype"] = weights
+            result |= {f"{COMMENTED}experts_dtype": experts} if experts != "same" else {}
+        result |= {f"{COMMENTED}head_dtype": head} if head != wide else {}
         if writing["kv_dtype"] == wide:
-            return found
+            return result
         if writing["kv_dtype"] not in self.caches:
             wanted = ", ".join(dict.fromkeys((wide, *self.caches)))
             raise writing.refuse("kv_dtype", wanted, f"--set kv_dtype={wide}")
-        return found | {self.cache: self.caches[writing["kv_dtype"]].split()[0]}
+        return result | {self.cache: self.caches[writing["kv_dtype"]].split()[0]}
 
 
 def _narrow(reading: Reading) -> list[str]:

@@ -75,11 +75,11 @@ def _read_split(reading: Reading, ranks: int, copies: int) -> tuple[int, int, in
 
 
 def _write_split(writing: Writing) -> Fields:
-    found: Fields = {_TP: writing["tensor_par"]}
-    found |= {_EP: writing["expert_par"]} if writing["expert_par"] > 1 else {}
+    result: Fields = {_TP: writing["tensor_par"]}
+    result |= {_EP: writing["expert_par"]} if writing["expert_par"] > 1 else {}
     if writing["attn_data_par"] > 1:
-        found |= {_DP_ATTENTION: True, _DP: writing["attn_data_par"]}
-    return found
+        result |= {_DP_ATTENTION: True, _DP: writing["attn_data_par"]}
+    return result
 
 
 def _read_batch(reading: Reading) -> Fields:

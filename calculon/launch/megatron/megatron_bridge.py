@@ -133,12 +133,12 @@ def _name_recipe(settings: dict[str, Setting]) -> None:
 
 def _without_usual(settings: Mapping[str, Setting]) -> dict[str, Setting]:
     """Return settings by name; settings at their default that no row reads get the prefix ``usual.``."""
-    found, on = {}, any_of(names_in(ON_BY_DEFAULT))
+    result, on = {}, any_of(names_in(ON_BY_DEFAULT))
     for name, setting in settings.items():
         usual = setting.value is True if on.match(name) else setting.value in _OFF
         known = not usual or name in _KNOWN
-        found[name if known else f"usual.{name}"] = setting
-    return found
+        result[name if known else f"usual.{name}"] = setting
+    return result
 
 
 _OFF: tuple[Any, ...] = (False, 0, [], "none")
@@ -221,10 +221,10 @@ def render(
 
 def _counted_in_steps(settings: Mapping[str, Any]) -> Fields:
     """Convert sample counts to steps, as NeMo's trainers count steps."""
-    found = dict(settings)
-    if (samples := found.pop("trainer.max_samples", None)) is not None:
-        found["trainer.max_steps"] = -(-samples // found["model.global_batch_size"])
-    return found
+    result = dict(settings)
+    if (samples := result.pop("trainer.max_samples", None)) is not None:
+        result["trainer.max_steps"] = -(-samples // result["model.global_batch_size"])
+    return result
 
 
 _MADE = {

@@ -67,10 +67,10 @@ def _batch(reading: Reading) -> Fields:
 
 
 def _write_batch(writing: Writing) -> Fields:
-    found: Fields = {"--micro-batch-size": writing["microbatch_size"]}
+    result: Fields = {"--micro-batch-size": writing["microbatch_size"]}
     if not writing.campaign.get("batch_schedule"):
-        found["--global-batch-size"] = writing["batch_size"]
-    return found
+        result["--global-batch-size"] = writing["batch_size"]
+    return result
 
 
 def _tensor(reading: Reading) -> Fields:
@@ -94,14 +94,14 @@ def _tensor(reading: Reading) -> Fields:
 
 
 def _write_tensor(writing: Writing) -> Fields:
-    found: Fields = {}
+    result: Fields = {}
     if writing["tensor_par_comm_type"] == "rs_ag":
-        found["--sequence-parallel"] = True
+        result["--sequence-parallel"] = True
     if writing["tensor_par_overlap"] != "none":
-        found["--tp-comm-overlap"] = True
+        result["--tp-comm-overlap"] = True
     elif writing["tensor_par"] > 1 and not writing["tp_async"]:
-        found["--no-async-tensor-model-parallel-allreduce"] = True
-    return found
+        result["--no-async-tensor-model-parallel-allreduce"] = True
+    return result
 
 
 def _redo(reading: Reading) -> Fields:
@@ -304,14 +304,14 @@ _STEPS = 50
 
 def _run_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
     """Return the flags that no plan determines: data, tokenizer, learning rate, checkpoints, and length of the run."""
-    found = dict(_TRIAL)
+    result = dict(_TRIAL)
     if "--use-megatron-fsdp" in flags:
-        found[_FORMAT] = _SHARDED
+        result[_FORMAT] = _SHARDED
     if flags.keys() & {"--train-samples", "--train-iters"}:
-        return found
+        return result
     if "--rampup-batch-size" in flags:  # a batch ramp is counted in samples
-        return found | {"--train-samples": _STEPS * flags["--global-batch-size"]}
-    return found | {"--train-iters": _STEPS}
+        return result | {"--train-samples": _STEPS * flags["--global-batch-size"]}
+    return result | {"--train-iters": _STEPS}
 
 
 def _connections(flags: Mapping[str, Any]) -> int | None:

@@ -166,7 +166,7 @@ def _experts(reading: Reading, _hidden: int, _heads: int, blocks: int) -> Fields
     }
 
 
-_MOST_BLOCKS = 10_000
+_MAX_BLOCKS = 10_000
 
 
 def expert_pattern(value: Any, blocks: int) -> tuple[int, int] | None:
@@ -183,7 +183,7 @@ def expert_pattern(value: Any, blocks: int) -> tuple[int, int] | None:
     while found := re.search(r"\(([01]*)\)(?:\*(\d+))?", text.replace("+", "")):
         count = int(found[2] or 1)
         # The text is untrusted: a repetition count may be huge.
-        if count * len(found[1]) > _MOST_BLOCKS:
+        if count * len(found[1]) > _MAX_BLOCKS:
             return None
         text = text.replace("+", "")
         text = text[: found.start()] + found[1] * count + text[found.end() :]
@@ -257,15 +257,15 @@ def _write_shape(writing: Writing) -> Fields:
     """Write the model, and refuse fields that do not survive being read back."""
     model = writing.model
     assert model is not None
-    found: Fields = {}
+    result: Fields = {}
     for part in (_write_widths, _write_kinds, _write_experts, _write_latents, _write_vocabulary):
-        found |= part(model)
-    found["--seq-length"] = length = writing["seq_length"] or model.seq_size
+        result |= part(model)
+    result["--seq-length"] = length = writing["seq_length"] or model.seq_size
     if not model.positions:  # without a position table the flag only limits sequence lengths
-        found["--max-position-embeddings"] = max(length, model.seq_size)
+        result["--max-position-embeddings"] = max(length, model.seq_size)
     if not model.causal:
-        found[PROGRAM] = "pretrain_bert.py"
-    stated = {name: Setting(name, value) for name, value in found.items()}
+        result[PROGRAM] = "pretrain_bert.py"
+    stated = {name: Setting(name, value) for name, value in result.items()}
     # Reading back is the only complete check: flags interact, and the model has fields that no flag expresses.
     again = Model(**_shape(Reading(Parsed("model", stated))))
     same = replace(
@@ -282,21 +282,21 @@ def _write_shape(writing: Writing) -> Fields:
     ]
     if wrong:
         raise SpecError(model.name, wrong)
-    return found
+    return result
 
 
 def _write_widths(model: Model) -> Fields:
-    found: Fields = {
+    result: Fields = {
         "--num-layers": model.num_blocks,
         "--hidden-size": model.hidden,
         "--ffn-hidden-size": model.feedforward,
         "--num-attention-heads": model.attn_heads,
     }
     if model.kv_heads not in (0, model.attn_heads):
-        found |= {"--group-query-attention": True, "--num-query-groups": model.kv_heads}
+        result |= {"--group-query-attention": True, "--num-query-groups": model.kv_heads}
     if not model.latent:
-        found["--kv-channels"] = model.attn_size
-    return found
+        result["--kv-channels"] = model.attn_size
+    return result
 
 
 _ACTIVATIONS = {"swiglu": "--swiglu", "squared_relu": "--squared-relu", "geglu": "--quick-geglu"}
@@ -333,42 +333,42 @@ def _write_kinds(model: Model) -> Fields:
 def _write_experts(model: Model) -> Fields:
     if not model.num_experts:
         return {}
-    found: Fields = {"--num-experts": model.num_experts}
+    result: Fields = {"--num-experts": model.num_experts}
     flags = {name: flag for name, (flag, _) in _MOE.items()} | _MOE_SWITCHES
-    found |= {flag: value for name, flag in flags.items() if (value := getattr(model, name))}
+    result |= {flag: value for name, flag in flags.items() if (value := getattr(model, name))}
     if model.experts_per_token == 1 and not model.router_bias:
-        found["--moe-router-pre-softmax"] = True
+        result["--moe-router-pre-softmax"] = True
     if model.router_bias:
-        found["--moe-router-score-function"] = "sigmoid"  # no other score function supports a bias
+        result["--moe-router-score-function"] = "sigmoid"  # no other score function supports a bias
     if (model.first_k_dense or model.moe_layer_freq > 1) and not model.in_parts:
         bits = "".join("01"[model.expert_block(number)] for number in range(model.num_blocks))
-        runs = (found[0] for found in re.finditer(r"0+|1+", bits))
-        found["--moe-layer-freq"] = f"({'+'.join(f'[{run[0]}]*{len(run)}' for run in runs)})"
-    return found
+        runs = (result[0] for result in re.finditer(r"0+|1+", bits))
+        result["--moe-layer-freq"] = f"({'+'.join(f'[{run[0]}]*{len(run)}' for run in runs)})"
+    return result
 
 
 def _write_latents(model: Model) -> Fields:
-    found: Fields = {}
+    result: Fields = {}
     if model.latent:
-        found["--multi-latent-attention"] = True
-        found |= {"--q-lora-rank": model.q_lora_rank} if model.q_lora_rank else {}
-        found |= {flag: getattr(model, name) for name, (flag, _) in _LATENTS.items()}
+        result["--multi-latent-attention"] = True
+        result |= {"--q-lora-rank": model.q_lora_rank} if model.q_lora_rank else {}
+        result |= {flag: getattr(model, name) for name, (flag, _) in _LATENTS.items()}
     if model.layer_pattern:
-        found |= {"--is-hybrid-model": True, "--hybrid-override-pattern": model.layer_pattern}
+        result |= {"--is-hybrid-model": True, "--hybrid-override-pattern": model.layer_pattern}
     if model.linear_attention == "mamba2":
-        found["--mamba-num-heads"] = model.ssm_heads
-        found |= {flag: getattr(model, name) for name, (flag, _) in _STATES.items()}
-    return found
+        result["--mamba-num-heads"] = model.ssm_heads
+        result |= {flag: getattr(model, name) for name, (flag, _) in _STATES.items()}
+    return result
 
 
 def _write_vocabulary(model: Model) -> Fields:
-    found: Fields = {}
+    result: Fields = {}
     if not model.vocab:
-        return found
-    found["--vocab-size"] = model.vocab
+        return result
+    result["--vocab-size"] = model.vocab
     if not model.tied:
-        found["--untie-embeddings-and-output-weights"] = True
-    return found | ({"--mtp-num-layers": model.mtp_layers} if model.mtp_layers else {})
+        result["--untie-embeddings-and-output-weights"] = True
+    return result | ({"--mtp-num-layers": model.mtp_layers} if model.mtp_layers else {})
 
 
 _READ_BY_SHAPE = f"""
@@ -429,7 +429,7 @@ def batch_schedule(reading: Reading) -> list[tuple[int, int]]:
 
 def _run(reading: Reading) -> Fields:
     """Read the tokens of a run, the steps between checkpoints, and the batch size ramp."""
-    found: Fields = {}
+    result: Fields = {}
     sequence = reading.execution.get("seq_length") or 0
     samples, steps = reading.count("--train-samples"), reading.count("--train-iters")
     tokens, ramp = reading.count("--train-tokens"), _linear_ramp(reading)
@@ -438,16 +438,16 @@ def _run(reading: Reading) -> Fields:
     elif steps and sequence and not ramp:
         tokens = steps * reading.execution["batch_size"] * sequence
     if tokens:
-        found["tokens"] = tokens
+        result["tokens"] = tokens
     if ramp is not None:
-        found["batch_ramp"] = ramp
+        result["batch_ramp"] = ramp
     if schedule := batch_schedule(reading):
-        found["batch_schedule"] = schedule
+        result["batch_schedule"] = schedule
     if interval := reading.count("--save-interval"):
-        found["save_interval"] = interval
+        result["save_interval"] = interval
     if reading.switch("--async-save"):
-        found["async_save"] = True
-    return found
+        result["async_save"] = True
+    return result
 
 
 def _write_run(writing: Writing) -> Fields:

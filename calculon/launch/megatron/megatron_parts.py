@@ -48,7 +48,7 @@ def _layout(reading: Reading) -> Fields:
         ends = (1, 1)  # DeepSpeed: embedding and head count as a block each
     stated = reading.setting(_MAP)
     chunks = _chunks(reading, pipeline, sum(ends))
-    found: Fields = {
+    result: Fields = {
         "pipeline_interleaving": chunks,
         "pp_layout": next((k for k, v in ENDS_AS_BLOCKS.items() if v == ends), "uniform"),
         "first_stage_blocks": first,
@@ -56,27 +56,27 @@ def _layout(reading: Reading) -> Fields:
         "stage_blocks": "",
     }
     if pipeline == 1:
-        return found | {
+        return result | {
             "pp_layout": "uniform",
             "first_stage_blocks": 0,
             "last_stage_blocks": 0,
             "pipeline_interleaving": 1,
         }
     if stated is None:
-        return found
+        return result
     blocks = layout_blocks(str(stated.value))
     if blocks is None:
         raise reading.error(stated, "letters E, t, m, L and |, as in 'Et*3|(tt|)*29,m|L'")
     if len(blocks) % pipeline:
         wanted = f"a multiple of {pipeline} stages ({_PP})"
         raise reading.error(stated, wanted, f"the layout has {len(blocks)} stages")
-    found |= {"pp_layout": "uniform", "first_stage_blocks": 0, "last_stage_blocks": 0}
-    found["pipeline_interleaving"] = len(blocks) // pipeline
+    result |= {"pp_layout": "uniform", "first_stage_blocks": 0, "last_stage_blocks": 0}
+    result["pipeline_interleaving"] = len(blocks) // pipeline
     # A list cannot express empty stages, which a layout with a separate embedding or loss stage has.
     if min(blocks):
-        return found | {"stage_blocks": ListsOfCounts().plain(blocks)}
+        return result | {"stage_blocks": ListsOfCounts().plain(blocks)}
     reading.not_modelled(_MAP, "stages without a block: a balanced layout is used instead")
-    return found | {"pp_layout": "balanced"}
+    return result | {"pp_layout": "balanced"}
 
 
 _PP = "--pipeline-model-parallel-size"
@@ -184,10 +184,10 @@ def _capacity(reading: Reading) -> Fields:
 def _write_capacity(writing: Writing) -> Fields:
     if not writing["moe_capacity_percent"]:
         return {}
-    found: Fields = {"--moe-expert-capacity-factor": writing["moe_capacity_percent"] / 100}
+    result: Fields = {"--moe-expert-capacity-factor": writing["moe_capacity_percent"] / 100}
     if writing["moe_pad_to_capacity"]:
-        found["--moe-pad-expert-input-to-capacity"] = True
-    return found
+        result["--moe-pad-expert-input-to-capacity"] = True
+    return result
 
 
 def _expert_overlap(reading: Reading) -> Fields:
@@ -261,10 +261,10 @@ def _context(reading: Reading) -> Fields:
 def _write_context(writing: Writing) -> Fields:
     if writing["context_par"] == 1 or writing["cp_comm"] == "p2p":
         return {}
-    found: Fields = {_COMM: first_names(_EXCHANGES)[writing["cp_comm"]]}
+    result: Fields = {_COMM: first_names(_EXCHANGES)[writing["cp_comm"]]}
     if writing["cp_comm"] == "a2a_p2p" and writing["cp_a2a_size"]:
-        found[_SIZES] = [writing["cp_a2a_size"], writing["context_par"] // writing["cp_a2a_size"]]
-    return found
+        result[_SIZES] = [writing["cp_a2a_size"], writing["context_par"] // writing["cp_a2a_size"]]
+    return result
 
 
 CONTEXT = row("cp_comm cp_a2a_size", f"{_COMM} {_SIZES}", _context, _write_context)

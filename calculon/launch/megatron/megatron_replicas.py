@@ -108,16 +108,16 @@ def _gradients(reading: Reading) -> Fields:
 
 
 def _write_gradients(writing: Writing) -> Fields:
-    found: Fields = {}
+    result: Fields = {}
     kind, datatype = writing["grad_dtype"], writing["datatype"]
     if datatype == "bfloat16" and kind == "bfloat16":
-        found["--grad-reduce-in-bf16"] = True
+        result["--grad-reduce-in-bf16"] = True
     if datatype == "float16" and kind == "float32":
-        found["--accumulate-allreduce-grads-in-fp32"] = True
+        result["--accumulate-allreduce-grads-in-fp32"] = True
     if writing["ddp_bucket_mib"]:
         size = 4 if kind == "float32" else 2
-        found[_BUCKET] = writing["ddp_bucket_mib"] * _MIB // size
-    return found
+        result[_BUCKET] = writing["ddp_bucket_mib"] * _MIB // size
+    return result
 
 
 _OPTIMIZERS = {
@@ -204,19 +204,19 @@ def _offload(reading: Reading) -> Fields:
 
 
 def _write_offload(writing: Writing) -> Fields:
-    found: Fields = {}
+    result: Fields = {}
     if writing["optimizer_offload"]:
         gathered = writing["fp8_param_gather"] and writing["fp8_recipe"] != "delayed"
         on_host = {"--optimizer-cpu-offload": True, "--use-precision-aware-optimizer": True}
         # --optimizer-cpu-offload refuses 8-bit weights.
-        found |= {_STATES: True} if gathered else on_host
+        result |= {_STATES: True} if gathered else on_host
     if not writing["activations_offload"]:
-        return found
+        return result
     if writing.model is None:
         hint = "the flag counts blocks, so the model must be known"
         raise writing.refuse("activations_offload", "false if the model is not known", hint)
     # Megatron-LM requires fewer offloaded blocks than blocks: the backward pass of the last one starts at once.
-    return found | {"--cpu-offloading-num-layers": writing.model.num_blocks - 1}
+    return result | {"--cpu-offloading-num-layers": writing.model.num_blocks - 1}
 
 
 REPLICAS = (
@@ -267,21 +267,21 @@ def _recompute(reading: Reading) -> Fields:
     stated, short = reading.stated(_GRANULARITY, default=None), reading.switch(_SHORT)
     old = True in [reading.switch(name) for name in _OLD] or reading.get(_OLD_METHOD) is not None
     kind = "selective" if short else "full" if old else stated.value
-    found: Fields = {
+    result: Fields = {
         "activation_recompute": "none",
         "recompute_modules": "none",
         "recompute_every": 1,
         "recompute_blocks": 0,
     }
     if kind == "full":
-        return found | {"activation_recompute": "full"} | _some_blocks(reading)
+        return result | {"activation_recompute": "full"} | _some_blocks(reading)
     reading.used |= {_METHOD, _COUNT, "--activations-checkpoint-num-layers"}
     if kind == "selective":
-        return found | _modules(reading, short)
+        return result | _modules(reading, short)
     if kind is not None:
         raise reading.error(stated, "full or selective")
     reading.used.add(_MODULES)
-    return found
+    return result
 
 
 def _modules(reading: Reading, short: bool) -> Fields:
@@ -331,14 +331,14 @@ def _write_recompute(writing: Writing) -> Fields:
         return {_GRANULARITY: "full", **method, _COUNT: writing["recompute_blocks"] if some else 1}
     if kind == "none" and modules == "none":
         return {}
-    found: Fields = {_SHORT: True} if kind == "attn_only" else {_GRANULARITY: "selective"}
+    result: Fields = {_SHORT: True} if kind == "attn_only" else {_GRANULARITY: "selective"}
     if modules == "none":
-        return found
+        return result
     chosen = modules_of(modules) | (modules_of("core_attn") if kind == "attn_only" else set())
     names = [_NAMES.get(name, name) for name in MODULES if name in chosen]
     if not names:  # single operators, as in torchtitan
         raise writing.refuse("recompute_modules", f"none, or some of {', '.join(MODULES)}")
-    return found | {_MODULES: names[0] if len(names) == 1 else names}
+    return result | {_MODULES: names[0] if len(names) == 1 else names}
 
 
 RECOMPUTE = row(

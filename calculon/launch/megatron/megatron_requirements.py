@@ -107,10 +107,10 @@ class Flags:
 
 def _data_parallel(flags: Flags) -> int:
     names = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size")
-    found = flags.num_procs
+    result = flags.num_procs
     for name in names:
-        found //= flags.value(name)
-    return found
+        result //= flags.value(name)
+    return result
 
 
 def _virtual_stages(flags: Flags) -> int:

@@ -22,13 +22,13 @@ class Yaml:
         """Return the settings of a text in order."""
         import yaml  # imported late: it costs start-up time
 
-        found = list(_in_yaml(yaml.compose(text, Loader=yaml.SafeLoader), text, ()))
+        result = list(_in_yaml(yaml.compose(text, Loader=yaml.SafeLoader), text, ()))
         for line in _ARGUMENTS.finditer(text):
             for one in _ARGUMENT.finditer(line[0]):
                 start, value = line.start() + one.start(), one.span(2)
                 span = (line.start() + value[0], line.start() + value[1])
-                found.append(Entry((one[1],), start, span, before=ARGUMENT))
-        return found
+                result.append(Entry((one[1],), start, span, before=ARGUMENT))
+        return result
 
     def value(self, value: Any, old: str) -> str:
         """Return a value as it is written in place of an old one."""
@@ -90,9 +90,9 @@ class Json:
 
     def entries(self, text: str) -> list[Entry]:
         """Return the settings of a text in order."""
-        found: list[Entry] = []
-        _in_json(text, _blank(text, 0), (), found)
-        return found
+        result: list[Entry] = []
+        _in_json(text, _blank(text, 0), (), result)
+        return result
 
     def value(self, value: Any, old: str) -> str:
         """Return a value as it is written."""
@@ -118,7 +118,7 @@ def _blank(text: str, at: int) -> int:
     return found.end() if found else at
 
 
-def _in_json(text: str, at: int, above: Names, found: list[Entry]) -> int:
+def _in_json(text: str, at: int, above: Names, entries: list[Entry]) -> int:
     """Add the settings of the value at a position; return the position after it."""
     decoder = json.JSONDecoder()
     if not text.startswith("{", at):
@@ -128,9 +128,9 @@ def _in_json(text: str, at: int, above: Names, found: list[Entry]) -> int:
         start = at
         name, at = decoder.raw_decode(text, at)
         at = _blank(text, _blank(text, at) + 1)
-        place = len(found)
-        end = _in_json(text, at, (*above, str(name)), found)
-        found.insert(place, Entry((*above, str(name)), start, (at, end), comma=True))
+        place = len(entries)
+        end = _in_json(text, at, (*above, str(name)), entries)
+        entries.insert(place, Entry((*above, str(name)), start, (at, end), comma=True))
         at = _blank(text, end)
         if text.startswith(",", at):
             at = _blank(text, at + 1)
@@ -142,15 +142,15 @@ class Toml:
 
     def entries(self, text: str) -> list[Entry]:
         """Return the settings of a text in order."""
-        found: list[Entry] = []
+        result: list[Entry] = []
         section: Names = ()
         for line in _TOML_LINE.finditer(text):
             if line["section"]:
                 section = tuple(line["section"].replace('"', "").split("."))
             else:
                 path = (*section, *line["name"].replace('"', "").split("."))
-                found.append(Entry(path, line.start("name"), line.span("value")))
-        return found
+                result.append(Entry(path, line.start("name"), line.span("value")))
+        return result
 
     def value(self, value: Any, old: str) -> str:
         """Return a value as it is written."""

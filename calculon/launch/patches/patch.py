@@ -68,8 +68,8 @@ def patched(
     """
     # Edits assume line feeds; the original line ends are restored at the end.
     if "\r\n" in text:
-        found = patched(text.replace("\r\n", "\n"), file, between, wanted, variables)
-        return Patch(found.text.replace("\n", "\r\n"), found.notes)
+        result = patched(text.replace("\r\n", "\n"), file, between, wanted, variables)
+        return Patch(result.text.replace("\n", "\r\n"), result.notes)
     patching = _Patching(between, text, file, int(wanted["num_procs"]), variables or {})
     wanted = patching.without_length(wanted)
     if not patching.moves_processors and not patching.unlike(text, wanted):
@@ -78,10 +78,10 @@ def patched(
         raise SpecError(file, between.refused)
     # Prefer to keep redundant settings of the user; remove them only if the launcher objects.
     for spares in (True, False):
-        found = patching.made(spares=spares)
-        wrong = patching.unlike(found.text, wanted) + patching.refused(found.text)
+        result = patching.made(spares=spares)
+        wrong = patching.unlike(result.text, wanted) + patching.refused(result.text)
         if not wrong:
-            return found
+            return result
     raise SpecError(file, wrong)
 
 

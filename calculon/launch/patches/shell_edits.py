@@ -83,11 +83,11 @@ class ShellEdits:
         places = [found for found in _FLAG.finditer(text) if self.named(found[0]) == wanted]
         return [self._flag(text, at, n) for at in reversed(places) for n in sorted(counts)]
 
-    def _flag(self, text: str, found: re.Match[str], count: int) -> _Flag:
-        at, values = found.end(), list[tuple[int, int]]()
+    def _flag(self, text: str, match: re.Match[str], count: int) -> _Flag:
+        at, values = match.end(), list[tuple[int, int]]()
         if text.startswith("=", at):
             value = _VALUE.match(text, at + 1)
-            return _Flag(*found.span(), (value.span() if value else (at + 1, at + 1),), joined=True)
+            return _Flag(*match.span(), (value.span() if value else (at + 1, at + 1),), joined=True)
         for _ in range(count):
             gap = _GAP.match(text, at)
             value = _VALUE.match(text, gap.end()) if gap else None
@@ -95,7 +95,7 @@ class ShellEdits:
                 break
             values.append(value.span())
             at = value.end()
-        return _Flag(*found.span(), tuple(values), joined=False)
+        return _Flag(*match.span(), tuple(values), joined=False)
 
     def _changed(self, text: str, flag: _Flag, after: Any) -> Iterator[str]:
         """Yield candidate texts with a new value of a flag: in the variable that it refers to, or in the flag."""

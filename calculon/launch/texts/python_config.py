@@ -141,7 +141,7 @@ def _configuration(
         root = reader.entered(function, {key: literal(one) for key, one in variables.items()})
     if not root:
         raise SpecError(file, Problem(name, "a configuration: a call with settings", "none"))
-    return Configuration(name, root, reader.imports, tuple(reader.told(root)))
+    return Configuration(name, root, reader.imports, tuple(reader.notes_of(root)))
 
 
 def short_name(target: str) -> str:
@@ -230,7 +230,7 @@ class _Reader:
         calls = {id(one): one for one in values if isinstance(one, Call)}
         return max(calls.values(), key=lambda one: one.spend(self.budget), default=Call())
 
-    def told(self, root: Call) -> list[str]:
+    def notes_of(self, root: Call) -> list[str]:
         """Return the notes on skipped statements and on assignments that belong to no configuration."""
         parts = {id(one) for one in root.trees()}
         lost = [target for tree, target in self.begun if id(tree) not in parts]
@@ -341,10 +341,10 @@ class _Reader:
 
     def known(self, name: str, scope: Scope) -> Any:
         """Return the value of a name; for an unset argument, a tree of the assignments to its attributes."""
-        found = scope[name] if name in scope else self.scope.get(name, Unresolved(name))
-        if isinstance(found, Unresolved) and found.needs:
-            return self.arguments.get(found.needs, found)
-        return found
+        result = scope[name] if name in scope else self.scope.get(name, Unresolved(name))
+        if isinstance(result, Unresolved) and result.needs:
+            return self.arguments.get(result.needs, result)
+        return result
 
     def attribute(self, node: ast.Attribute, scope: Scope) -> Any:
         """Return a setting of a tree, or the name of a torch type."""
@@ -359,9 +359,9 @@ class _Reader:
 
     def several(self, node: ast.List | ast.Tuple, scope: Scope) -> Any:
         """Return a list."""
-        found = [self.value(one, scope) for one in node.elts]
-        spend_list(found, self.budget)
-        return found
+        result = [self.value(one, scope) for one in node.elts]
+        spend_list(result, self.budget)
+        return result
 
     def mapping(self, node: ast.Dict, scope: Scope) -> Any:
         """Return a dictionary as a tree."""
@@ -393,13 +393,13 @@ class _Reader:
     def compare(self, node: ast.Compare, scope: Scope) -> Any:
         """Return the value of a comparison."""
         values = [self.value(one, scope) for one in (node.left, *node.comparators)]
-        found: Any = True
+        result: Any = True
         for i, sign in enumerate(node.ops):
             held = self.computed(node, _COMPARED.get(type(sign)), values[i], values[i + 1])
             if isinstance(held, Unresolved):
                 return held
-            found = found and held
-        return found
+            result = result and held
+        return result
 
     def logic(self, node: ast.BoolOp, scope: Scope) -> Any:
         """Return the first operand that decides an *and* or an *or*."""
@@ -506,13 +506,13 @@ class _Reader:
                 count * max((len(one) for one in values if isinstance(one, (list, str))), default=0)
             )
         try:
-            found = apply(*values)
+            result = apply(*values)
         except (TypeError, ValueError, ArithmeticError):
             return Unresolved(ast.unparse(node))
-        if isinstance(found, (int, float)):
-            return found if abs(found) < LARGEST_NUMBER else Unresolved(ast.unparse(node))
-        self.spend(found)
-        return found
+        if isinstance(result, (int, float)):
+            return result if abs(result) < LARGEST_NUMBER else Unresolved(ast.unparse(node))
+        self.spend(result)
+        return result
 
     def spend(self, value: Any) -> None:
         """Spend the characters of a text, or all values of a list or a tree."""
@@ -546,13 +546,13 @@ def held(value: Any, line: int) -> Leaf | Tree:
         return value
     if not isinstance(value, list) or not any(isinstance(one, Tree) for one in value):
         return Leaf(value, line)
-    found = Tree()
+    result = Tree()
     for one in value:
         if isinstance(one, Tree):
-            _add(found, one)
+            _add(result, one)
     if others := [one for one in value if not isinstance(one, Tree)]:
-        found[""] = Leaf(others, line)
-    return found
+        result[""] = Leaf(others, line)
+    return result
 
 
 def _add(several: Tree, one: Tree) -> None:

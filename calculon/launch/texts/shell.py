@@ -308,8 +308,8 @@ class _Shell(Expansion):
             chosen = names[:1] if words[0] == "printf" else names
             self.values |= {name: self.opened(f"${name}", name) for name in chosen}
 
-    def _assign(self, found: re.Match[str]) -> None:
-        name, adds, raw = found.groups()
+    def _assign(self, match: re.Match[str]) -> None:
+        name, adds, raw = match.groups()
         if name in self.given:
             return  # given values override the script's assignments
         value = " ".join(self.expand(raw, splits=False))

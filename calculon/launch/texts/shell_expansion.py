@@ -29,8 +29,8 @@ _CALCULATED = re.compile(
 def open_in(word: str, openings: Sequence[Unresolved]) -> Unresolved | None:
     """Return the open value in a word, as the script spells it; None if all of the word is known."""
 
-    def opening(found: re.Match[str]) -> Unresolved:
-        return openings[ord(found[0]) - FIRST_OPEN]
+    def opening(match: re.Match[str]) -> Unresolved:
+        return openings[ord(match[0]) - FIRST_OPEN]
 
     if (first := OPEN_CHARACTER.search(word)) is None:
         return None
@@ -170,10 +170,10 @@ class Expansion:
             return value or ""
         if kind == "?":
             return self.opened(f"${name}", name)
-        found = self.expand(raw, splits=False)[0]
+        result = self.expand(raw, splits=False)[0]
         if kind == "=":
-            self.values[name] = found
-        return found
+            self.values[name] = result
+        return result
 
     def arithmetic(self, text: str) -> str:
         """Return the value of an integer expression."""

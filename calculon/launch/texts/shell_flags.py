@@ -158,14 +158,14 @@ def _other_settings(
     command: Sequence[str], script: Script, environment: Sequence[str], lines: "_Lines"
 ) -> dict[str, Setting]:
     """Return the settings that are no flags: the program, and environment variables that the script sets."""
-    found: dict[str, Setting] = {}
+    result: dict[str, Setting] = {}
     for name in environment:
         if isinstance(value := script.variables.get(name), str) and not script.open(value):
-            found[name] = Setting(name, plain_value(value), lines.place(name))
+            result[name] = Setting(name, plain_value(value), lines.place(name))
     if program := next((word for word in command if word.endswith(".py")), ""):
         name = program.rpartition("/")[2]
-        found[PROGRAM] = Setting(PROGRAM, name, lines.place(name))
-    return found
+        result[PROGRAM] = Setting(PROGRAM, name, lines.place(name))
+    return result
 
 
 def flag_name(word: str) -> str:
@@ -305,24 +305,24 @@ class _Lines:
 
 def _batch_system(text: str) -> dict[str, str]:
     """Return the options of ``#SBATCH`` lines."""
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for line in re.findall(r"^#SBATCH\s+(.*)$", text, re.MULTILINE):
         for name, value in re.findall(r"(--?[\w-]+)(?:[= ]+([^\s#]+))?", line):
-            found[flag_name(name)] = value
-    return found
+            result[flag_name(name)] = value
+    return result
 
 
 def _slurm_variables(batch: Mapping[str, str]) -> dict[str, str]:
     """Return the environment variables that Slurm sets for these options."""
     where = _where([w for pair in batch.items() for w in pair], plain_value)
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for kind, names in _OF_BATCH_SYSTEM.items():
         value = getattr(where, kind)
         if isinstance(value, int):
-            found |= dict.fromkeys(names, str(value))
+            result |= dict.fromkeys(names, str(value))
     if isinstance(where.processors, int):
-        found |= dict.fromkeys(_BOTH, str(where.processors))
-    return found
+        result |= dict.fromkeys(_BOTH, str(where.processors))
+    return result
 
 
 def _where(words: Sequence[str], value: Callable[[str], object]) -> _Where:
@@ -356,23 +356,23 @@ def _processors(before: Sequence[str], batch: Mapping[str, str], script: Script)
     start = next((i for i, word in enumerate(before) if word.rpartition("/")[2] in _STARTERS), None)
     outer = _where([w for pair in batch.items() for w in pair], plain_value)
     launched = _where(before if start is None else before[start:], value)
-    found = launched.processors
+    result = launched.processors
     if start is None:
         nodes = outer.nodes if launched.nodes is None else launched.nodes
         per_node = outer.per_node if launched.per_node is None else launched.per_node
         return _Where(nodes, per_node, launched.total or outer.total).processors or _world(script)
     around = _where(before[:start], value)
-    if found is None:
+    if result is None:
         return _Where(around.nodes or outer.nodes, outer.per_node).processors or _world(script)
-    if launched.nodes is None and isinstance(found, int):
+    if launched.nodes is None and isinstance(result, int):
         nodes = around.nodes or outer.nodes
-        found = nodes if isinstance(nodes, Unresolved) else found * (nodes or 1)
+        result = nodes if isinstance(nodes, Unresolved) else result * (nodes or 1)
     asked = outer.processors
     gpus = "--gres" in batch or "--gpus-per-node" in batch
     # Batch system and launcher disagree: either could be wrong, so the user must decide.
-    if gpus and isinstance(asked, int) and isinstance(found, int) and asked != found:
-        return Unresolved(f"{asked:,} of #SBATCH, but {found:,} of the launcher")
-    return found
+    if gpus and isinstance(asked, int) and isinstance(result, int) and asked != result:
+        return Unresolved(f"{asked:,} of #SBATCH, but {result:,} of the launcher")
+    return result
 
 
 def _world(script: Script) -> Size:

@@ -22,10 +22,10 @@ def unescaped(text: str) -> str:
     return _ESCAPE.sub(_escaped_character, text)
 
 
-def _escaped_character(found: re.Match[str]) -> str:
-    octal, hexadecimal, letter = found.groups()
+def _escaped_character(match: re.Match[str]) -> str:
+    octal, hexadecimal, letter = match.groups()
     if letter:
-        return _ESCAPES.get(letter, letter if letter in "\\'\"?" else found[0])
+        return _ESCAPES.get(letter, letter if letter in "\\'\"?" else match[0])
     number = int(octal, 8) if octal else int(hexadecimal[1:], 16)
     is_character = number < FIRST_OPEN and not 0xD800 <= number <= 0xDFFF
     return chr(number) if is_character else "\N{REPLACEMENT CHARACTER}"

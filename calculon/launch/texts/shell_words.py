@@ -307,9 +307,9 @@ class _Grammar:
         """Read statements joined by ``&&``, ``||`` and ``|``; the first two depend on the statement before them."""
         first = self._statement()
         status = _status(first, self.functions)
-        found: list[Statement] = [first]
+        result: list[Statement] = [first]
         if _is_test(first) and self._is("&&", "||"):
-            found.clear()  # the test becomes the condition of the following statements
+            result.clear()  # the test becomes the condition of the following statements
         while self._is("&&", "||", "|"):
             operator, line = self.tokens[self.at].text, self.tokens[self.at].line
             self.at += 1
@@ -319,18 +319,18 @@ class _Grammar:
             own = _status(following, self.functions)
             self.budget.spend_values(len(status))
             if operator == "|":  # each side of a pipe is a separate process
-                found[-1:] = [
+                result[-1:] = [
                     one if isinstance(one, Simple) else Subshell((one,))
-                    for one in (*found[-1:], following)
+                    for one in (*result[-1:], following)
                 ]
                 status = own
                 continue
-            _add_branch(found, status if operator == "&&" else _negated(status), following, line)
+            _add_branch(result, status if operator == "&&" else _negated(status), following, line)
             status = _joined_status(status, operator, own)
             # Chains of && and || repeat earlier conditions, so their length would grow quadratically.
             if len(status) > _LONGEST_CONDITION:
                 status = ("$?",)
-        return found
+        return result
 
     def _statement(self) -> Statement:
         token = self._token()
@@ -520,19 +520,19 @@ def _joined_status(
 
 
 def _add_branch(
-    found: list[Statement], condition: tuple[str, ...], following: Statement, line: int
+    statements: list[Statement], condition: tuple[str, ...], following: Statement, line: int
 ) -> None:
     """Add a conditional statement, to the branches of the preceding choice if the conditions match."""
-    last = found[-1] if found else None
+    last = statements[-1] if statements else None
     if condition == SUCCEEDS:
-        found.append(following)
+        statements.append(following)
     elif isinstance(last, Choice) and last.branches[0][0] == condition:
         (_, body), *others = last.branches
-        found[-1] = Choice(((condition, (*body, following)), *others), last.line)
+        statements[-1] = Choice(((condition, (*body, following)), *others), last.line)
     elif isinstance(last, Choice) and _negated(last.branches[0][0]) == condition:
-        found[-1] = Choice((last.branches[0], ((), (following,))), last.line)
+        statements[-1] = Choice((last.branches[0], ((), (following,))), last.line)
     else:
-        found.append(Choice(((condition, (following,)),), line))
+        statements.append(Choice(((condition, (following,)),), line))
 
 
 def statements(text: str, file: str) -> tuple[Statement, ...]:

@@ -43,14 +43,14 @@ def flat(settings: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, An
 
 def nested(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings by path as nested objects."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for name, value in settings.items():
         *above, last = name.split(".")
-        place = found
+        place = result
         for key in above:
             place = place.setdefault(key, {})
         place[last] = value
-    return found
+    return result
 
 
 class Tree(dict[str, Any]):
@@ -70,10 +70,10 @@ class Tree(dict[str, Any]):
 
     def at(self, path: tuple[str, ...]) -> "Leaf | Tree | None":
         """Return the setting or subtree of a path; None if there is none."""
-        found: Leaf | Tree | None = self
+        result: Leaf | Tree | None = self
         for name in path:
-            found = found.get(name) if isinstance(found, Tree) else None
-        return found
+            result = result.get(name) if isinstance(result, Tree) else None
+        return result
 
     def copied(self, budget: Budget) -> "Tree":
         """Return an independent copy of the tree."""

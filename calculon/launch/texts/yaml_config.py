@@ -137,7 +137,7 @@ _WORDS = {"": None, "~": None, "null": None, "none": None, "???": None} | {
 _OPENING, _CLOSING = "${", "}"
 _PARTS = re.compile(r"\$\{|\}|[^${}]+|.", re.DOTALL)
 _NO_REFERENCE = re.compile(r"[${]")
-_MOST_DIGITS = len(str(LARGEST_NUMBER))
+_MAX_DIGITS = len(str(LARGEST_NUMBER))
 
 
 class _References:
@@ -192,7 +192,7 @@ class _References:
                 return Unresolved(inside)
             product = 1
             for one in factors:
-                product *= int(one) if len(one) < _MOST_DIGITS else LARGEST_NUMBER
+                product *= int(one) if len(one) < _MAX_DIGITS else LARGEST_NUMBER
                 if product >= LARGEST_NUMBER:
                     raise too_large(f"{self.file}:{line}", ".".join(path))
             return product

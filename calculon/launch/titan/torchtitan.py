@@ -286,27 +286,27 @@ def _write_model(writing: Writing) -> Fields:
 
 
 def _read_campaign(reading: Reading) -> Fields:
-    found: Fields = {}
+    result: Fields = {}
     if steps := reading.count("training.steps"):
-        found["tokens"] = steps * reading.execution["batch_size"] * reading.execution["seq_length"]
+        result["tokens"] = steps * reading.execution["batch_size"] * reading.execution["seq_length"]
     saves = reading.switch("checkpoint.enable") or reading.switch("checkpoint.enable_checkpoint")
     if saves and (interval := reading.count("checkpoint.interval", default=500)):
-        found["save_interval"] = interval
+        result["save_interval"] = interval
     if str(reading.get("checkpoint.async_mode", default="disabled")).lower() != "disabled":
-        found["async_save"] = True
-    return found
+        result["async_save"] = True
+    return result
 
 
 def _write_campaign(writing: Writing) -> Fields:
-    found: Fields = {}
+    result: Fields = {}
     length = writing["seq_length"] or (writing.model.seq_size if writing.model else 0)
     if tokens := writing.campaign.get("tokens"):
-        found["training.steps"] = -(-int(tokens) // (writing["batch_size"] * length))
+        result["training.steps"] = -(-int(tokens) // (writing["batch_size"] * length))
     if interval := writing.campaign.get("save_interval"):
-        found["checkpoint.interval"] = int(interval)
+        result["checkpoint.interval"] = int(interval)
     if writing.campaign.get("async_save"):
-        found["checkpoint.async_mode"] = "async"
-    return found
+        result["checkpoint.async_mode"] = "async"
+    return result
 
 
 def _read_preset(reading: Reading) -> Fields:

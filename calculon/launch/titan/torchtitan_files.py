@@ -161,9 +161,9 @@ def flavor_of(model: Model) -> tuple[str, str] | None:
 
 @cache
 def _document(name: str) -> Mapping[str, Any]:
-    found = catalog.load("model", name)[1]
-    assert isinstance(found, Mapping)
-    return found
+    result = catalog.load("model", name)[1]
+    assert isinstance(result, Mapping)
+    return result
 
 
 def _is_python(text: str) -> bool:
@@ -269,17 +269,17 @@ def _lines(text: str, file: str) -> dict[str, int]:
     Raises:
         SpecError: For a name with more parts than the parser supports.
     """
-    found, section = {}, ""
+    result, section = {}, ""
     for number, line in enumerate(text.splitlines(), 1):
         if begun := _SECTION.match(line):
             section = begun[1].replace('"', "") + "."
         elif key := _KEY.match(line):
-            found[section + key[1]] = number
+            result[section + key[1]] = number
         name = begun or _DOTTED.match(line)
         if name and name[1].count(".") > _DEEPEST:
             wanted = f"a name of at most {_DEEPEST} parts"
             raise SpecError(f"{file}:{number}", Problem(shown(name[1]), wanted, "more"))
-    return found
+    return result
 
 
 def _of_python(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
@@ -345,14 +345,14 @@ def _model_names(
     made: Call, function: str, imports: Mapping[str, str], place: str
 ) -> dict[str, Setting]:
     """Return name and flavor of a model, from the module that creates it or from the name of the function."""
-    found = {}
+    result = {}
     if made.positional and isinstance(made.positional[0], str):
-        found["model.flavor"] = Setting("model.flavor", made.positional[0], place)
+        result["model.flavor"] = Setting("model.flavor", made.positional[0], place)
     module = _OF_MODELS.match(imports.get(made.name, ""))
     families = (one for one in _FAMILIES if function.startswith(one))
     if name := module[1] if module else next(families, ""):
-        found["model.name"] = Setting("model.name", name, place)
-    return found
+        result["model.name"] = Setting("model.name", name, place)
+    return result
 
 
 _IMPORTS = {

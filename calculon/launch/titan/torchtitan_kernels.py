@@ -96,21 +96,21 @@ def _read_compile(reading: Reading) -> Fields:
 
 
 def _write_compile(writing: Writing) -> Fields:
-    found: Fields = {}
+    result: Fields = {}
     if writing["fusion"] == "compile":
         scopes = {"blocks_and_loss": {}, "blocks": {_COMPONENTS: ["model"]}}
         if writing["compile_scope"] not in scopes:
             raise writing.refuse("compile_scope", "blocks_and_loss, blocks")
-        found = {"compile.enable": True, **scopes[writing["compile_scope"]]}
+        result = {"compile.enable": True, **scopes[writing["compile_scope"]]}
     elif writing["fusion"] != "none":
         raise writing.refuse("fusion", "none, compile")
     if writing["tensor_par_overlap"] == "pipe":
         raise writing.refuse("tensor_par_overlap", "none, ring")
     if writing["tensor_par_overlap"] == "ring":
-        if not found:
+        if not result:
             raise writing.refuse("tensor_par_overlap", "none without fusion: compile")
-        found["compile.enable_async_tensor_parallel"] = True
-    return found
+        result["compile.enable_async_tensor_parallel"] = True
+    return result
 
 
 def _read_optimizer(reading: Reading) -> Fields:

@@ -67,10 +67,10 @@ def _read_pipeline(reading: Reading) -> Fields:
             "pipeline_parallel_last_stage_less_layers",
         )
     )
-    found = _pipeline("1f1b", 1)
+    result = _pipeline("1f1b", 1)
     stages = reading.execution["pipeline_par"]
     if stages == 1:
-        return found
+        return result
     schedule, several, lost = "1f1b", False, ""
     if scheduled is not None:
         key = str(scheduled.value).lower()
@@ -174,12 +174,12 @@ def _write_pipeline(writing: Writing) -> Fields:
     for name in ("first_stage_blocks", "last_stage_blocks"):
         if writing[name]:
             raise writing.refuse(name, "0", "stage_blocks lists all stages")
-    found: Fields = {}
+    result: Fields = {}
     if schedule != "1F1B":
-        found["parallelism.pipeline_parallel_schedule"] = schedule
+        result["parallelism.pipeline_parallel_schedule"] = schedule
     if writing["stage_blocks"]:
         return {
-            **found,
+            **result,
             "parallelism.module_fqns_per_model_part": _modules(writing["stage_blocks"]),
         }
     layout = {name: ends for ends, name in _ENDS.items()}
@@ -188,11 +188,11 @@ def _write_pipeline(writing: Writing) -> Fields:
     ends = layout[writing["pp_layout"]]
     for place, count in zip(("first", "last"), ends, strict=True):
         if count != 1:
-            found[f"parallelism.pipeline_parallel_{place}_stage_less_layers"] = count
+            result[f"parallelism.pipeline_parallel_{place}_stage_less_layers"] = count
     if chunks > _USUAL_CHUNKS:
         name = "parallelism.pipeline_parallel_layers_per_stage"
-        found[name] = _layers_per_part(writing, sum(ends), chunks * writing["pipeline_par"])
-    return found
+        result[name] = _layers_per_part(writing, sum(ends), chunks * writing["pipeline_par"])
+    return result
 
 
 def _layers_per_part(writing: Writing, ends: int, parts: int) -> int:

@@ -57,18 +57,18 @@ def in_version_of(settings: Fields, stated: Mapping[str, Setting]) -> Fields:
 def _in_sequences(settings: Fields, stated: Container[str]) -> Fields:
     """Return settings that count sequences in place of tokens, without settings of CUDA graphs."""
     counted = (LENGTH, TOKENS, STEP_TOKENS, PASSES, _GRAPHS)
-    found = {name: value for name, value in settings.items() if name not in counted}
+    result = {name: value for name, value in settings.items() if name not in counted}
     length = settings.get(LENGTH)
     if length is None:
-        return found
+        return result
     micro, passes = settings[TOKENS] // length, settings.get(PASSES, 1)
     local = "batch_size" if "training.batch_size" in stated else "local_batch_size"
-    found |= {"training.seq_len": length, f"training.{local}": micro * passes}
+    result |= {"training.seq_len": length, f"training.{local}": micro * passes}
     if STEP_TOKENS in settings:
-        found["training.global_batch_size"] = settings[STEP_TOKENS] // length
+        result["training.global_batch_size"] = settings[STEP_TOKENS] // length
     if PASSES in settings and micro > 1:
-        found["parallelism.pipeline_parallel_microbatch_size"] = micro
-    return found
+        result["parallelism.pipeline_parallel_microbatch_size"] = micro
+    return result
 
 
 def _with_converters(settings: Fields, stated: Mapping[str, Setting]) -> Fields:

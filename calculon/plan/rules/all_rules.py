@@ -16,6 +16,7 @@ from calculon.base.units import Array, Bytes, chance, scaled
 from calculon.declarations.axes import MESH_AXES, PUBLISHED_AXES
 from calculon.declarations.model import Model
 from calculon.declarations.named_values import CORRECTED, DATATYPE_BYTES, PUBLISHED
+from calculon.declarations.statistics import MEMORIES
 from calculon.editions import EDITIONS
 from calculon.hardware.system import System
 from calculon.plan.columns import PLAIN, divisors
@@ -416,6 +417,6 @@ def _memory_message(system: System, tier: int, needed: float) -> str:
     capacity, usable = (system.mem1, system.mem2)[tier - 1].capacity, system.usable[tier - 1]
     available = text(capacity) if usable == capacity else f"{text(usable)} of {text(capacity)}"
     return (
-        f"tier-{tier} memory of {system.name} is too small: {text(needed)} needed, {available} "
+        f"{MEMORIES[tier - 1]} of {system.name} is too small: {text(needed)} needed, {available} "
         f"available ({text(needed - usable)} too much)"
     )

@@ -216,7 +216,7 @@ REPLICA_RULES: tuple[Rule, ...] = (
         expected(
             "grad_buffer",
             "sharded, since zero_stage: {e.zero_stage} splits gradients",
-            "zero_stage 0 and 1 leave them whole",
+            "zero_stage 0 and 1 do not shard them",
         ),
         _FORM,
     ),

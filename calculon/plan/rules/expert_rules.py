@@ -124,7 +124,7 @@ def _network_size(r: Requests) -> Array:
 def _explain_network(one: Request) -> str:
     e, size = one.execution, one.system.networks[one.execution.expert_par_net].size
     return (
-        f"network {e.expert_par_net} of {one.system.name} is not big enough: it joins {size} processors, and "
+        f"network {e.expert_par_net} of {one.system.name} is too small: it joins {size} processors, and "
         f"expert_par={e.expert_par} x expert_tensor_par={_stated_width(one)} needs {_ranks(one)} "
         f"({_ranks(one) - size} too many)"
     )

@@ -40,7 +40,7 @@ LATENT_RULES = (
         _of_latents(lambda r: r.plan.is_choice("tensor_par_overlap", "none")),
         expected(
             "tensor_par_overlap",
-            f"none, {_LATENT}: projections down gather nothing that could be cut",
+            f"none, {_LATENT}: down projections gather nothing that could be split into tiles",
         ),
     ),
     Rule(
@@ -54,7 +54,7 @@ LATENT_RULES = (
     Rule(
         "latent_tp_impl",
         _of_latents(lambda r: r.plan.is_choice("tp_impl", "megatron")),
-        expected("tp_impl", f"megatron, {_LATENT}: projections down are whole on every rank"),
+        expected("tp_impl", f"megatron, {_LATENT}: down projections are not split over ranks"),
         ("tp_impl",),
     ),
     Rule(
@@ -62,7 +62,7 @@ LATENT_RULES = (
         _of_latents(lambda r: ~r.plan.is_choice("recompute_modules", "ops")),
         expected(
             "recompute_modules",
-            f"another than ops, {_LATENT}: it is unknown which products of latents are kept",
+            f"a value other than ops, {_LATENT}: it is unknown which products of latents are kept",
         ),
         ("recompute_modules",),
     ),

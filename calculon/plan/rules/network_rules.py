@@ -12,7 +12,7 @@ from calculon.base.units import Array
 from calculon.declarations.axes import AXES, FURTHER_AXES, MESH_AXES, PUBLISHED_AXES, Axis
 from calculon.declarations.named_values import PUBLISHED
 from calculon.hardware.collectives.placement import nested_networks
-from calculon.plan.mesh import places, processors, rooms
+from calculon.plan.mesh import mesh_fanouts, mesh_size, processors
 from calculon.plan.plan import Plan
 from calculon.plan.rules.rule import Request, Requests, Rule
 
@@ -30,21 +30,23 @@ def _explain_mesh_size(one: Request) -> str:
     e = one.execution
     procs = prod(getattr(e, axis.degree) for axis in MESH_AXES)
     return (
-        f"network {int(np.argmax(sizes))} of {one.system.name}, the largest, is not big enough: it joins {max(sizes)} "
+        f"network {int(np.argmax(sizes))} of {one.system.name}, the largest, is too small: it joins {max(sizes)} "
         f"processors, and there are {procs} ({procs - max(sizes)} too many)"
     )
 
 
 def _mesh_is_even(r: Requests) -> Array:
     """Return a mask of executions for which the system has enough instances of evenly filled networks."""
-    return (r.plan.mesh_order == 0) | (processors(r.plan) <= places(rooms(r.plan, r.system)))
+    return (r.plan.mesh_order == 0) | (
+        processors(r.plan) <= mesh_size(mesh_fanouts(r.plan, r.system))
+    )
 
 
 def _explain_uneven(one: Request) -> str:
     """Explain how many processors of each network are used, how many that makes, and which replicas would fit."""
     e, system = one.execution, one.system
     plan, nested = Plan.of(e), nested_networks(one.system)
-    used = [int(np.asarray(room).item()) for room in rooms(plan, system)]
+    used = [int(np.asarray(fanout).item()) for fanout in mesh_fanouts(plan, system)]
     count, most = prod(getattr(e, axis.degree) for axis in MESH_AXES), prod(used)
     parts = ", ".join(
         f"{prod(used[: i + 1])} of the {system.networks[number].size} of each network {number}"
@@ -68,7 +70,10 @@ def _fewer_replicas(one: Request, most: int) -> str:
     e = one.execution
     for replicas in range(most, max(most - _TRIED, 0), -1):
         columns = Plan.of(replace(e, data_par=replicas, dp_shard=0))
-        if processors(columns).item() <= np.asarray(places(rooms(columns, one.system))).item():
+        if (
+            processors(columns).item()
+            <= np.asarray(mesh_size(mesh_fanouts(columns, one.system))).item()
+        ):
             return f"; data_par={replicas} would fit"
     return ""
 
@@ -144,7 +149,7 @@ def _explain_too_small(one: Request) -> str:
     i, group, used = _network_use(one, too_large=True)
     size = one.system.networks[i].size
     return (
-        f"network {i} of {one.system.name} is not big enough: it joins {size} processors, and {used} "
+        f"network {i} of {one.system.name} is too small: it joins {size} processors, and {used} "
         f"needs {group} ({group - size} too many)"
     )
 

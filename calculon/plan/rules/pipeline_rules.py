@@ -85,8 +85,8 @@ def _explain_chunks(one: Request) -> Problem:
 
 
 def _microbatches(plan: Columns) -> Array:
-    found: Array = plan.batch_size // (plan.data_par * plan.microbatch_size)
-    return found
+    result: Array = plan.batch_size // (plan.data_par * plan.microbatch_size)
+    return result
 
 
 def _two_ways(plan: Columns) -> Array:

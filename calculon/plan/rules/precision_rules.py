@@ -6,8 +6,8 @@ from calculon.base.errors import Problem
 from calculon.base.units import Array
 from calculon.declarations.named_values import (
     DATATYPE_BYTES,
-    LEAST_RESULT_BYTES,
     MATMUL_BYTES,
+    MIN_RESULT_BYTES,
     multiplied,
 )
 from calculon.declarations.presets import COMMON
@@ -101,8 +101,8 @@ assert field_of("fp8_recipe").declaration.choices == _NAMES
 
 def _of_recipe(r: Requests, *values: bool) -> Array:
     """Return a value for the recipe of each execution; True without a recipe."""
-    found: Array = np.array([True, *values])[r.plan.fp8_recipe]
-    return found
+    result: Array = np.array([True, *values])[r.plan.fp8_recipe]
+    return result
 
 
 def _none(r: Requests) -> Array:
@@ -125,7 +125,7 @@ def _explain_machine(one: Request) -> Problem:
 
 
 def _stores_more(r: Requests) -> Array:
-    wide = np.array([size >= LEAST_RESULT_BYTES for size in DATATYPE_BYTES.values()])
+    wide = np.array([size >= MIN_RESULT_BYTES for size in DATATYPE_BYTES.values()])
     return _none(r) | wide[r.plan.datatype]
 
 

@@ -19,8 +19,8 @@ from calculon.plan.rules.rule import Request, Requests, Rule, expected
 
 
 def _is_one_of(plan: Columns, name: str, values: tuple[str, ...]) -> Array:
-    found: Array = np.logical_or.reduce([plan.is_choice(name, value) for value in values])
-    return found
+    result: Array = np.logical_or.reduce([plan.is_choice(name, value) for value in values])
+    return result
 
 
 def _needs(name: str, forms: tuple[str, ...], plain: str) -> Rule:
@@ -143,7 +143,9 @@ def _explain_skip(one: Request) -> Problem:
     length, window = one.execution.seq_length or one.model.seq_size, one.model.sliding_window
     hint = "the model has no sliding_window"
     if window:
-        hint = f"the model's sliding_window={window} reaches over whole documents, {length} tokens and less"
+        hint = (
+            f"the model's sliding_window={window} covers whole documents of at most {length} tokens"
+        )
     return Problem("cp_skip", wanted, "true", hint)
 
 
@@ -171,7 +173,7 @@ def _explain_network(one: Request) -> str:
     number = e.context_par_net if e.data_par == 1 else max(e.data_par_net, e.context_par_net)
     size, ranks = one.system.networks[number].size, e.context_par * e.data_par
     return (
-        f"network {number} of {one.system.name} is not big enough: it joins {size} processors, and context_par="
+        f"network {number} of {one.system.name} is too small: it joins {size} processors, and context_par="
         f"{e.context_par} x data_par={e.data_par}, which have the same weights, needs {ranks} ({ranks - size} too many)"
     )
 

@@ -56,7 +56,7 @@ class Rows:
         return self.points.batch[self.alike]
 
     @property
-    def room(self) -> Array:
+    def fits(self) -> Array:
         """Mask of deployments with memory for at least one sequence."""
         return self.points.fits[self.alike]
 
@@ -81,8 +81,8 @@ class Rows:
     def value(self, name: str) -> Array:
         """Return a figure, or a field of the deployments in the units of files."""
         if name in AllReplicas._fields:
-            found: Array = getattr(self._of_all, name)
-            return found
+            result: Array = getattr(self._of_all, name)
+            return result
         if name in SERVING_FIGURES:
             return SERVING_FIGURES[name].of(self.points.figures)[self.alike]
         if name in (*SPLIT, *SCHEDULING):

@@ -235,8 +235,9 @@ class DeploymentSearch(Tabular):
             f"{counts.total:,} deployments, {counts.solved:,} solved, {counts.feasible:,} feasible"
         )
         if len(self):
-            first = self.objectives[0].statistic.name
-            text += f", best {first} {self.columns[first][0]:.6g}"
+            first = self.objectives[0].statistic
+            value = f"{self.columns[first.name][0]:.6g} {first.unit.symbol}".rstrip()
+            text += f", best {first.name} {value}"
         return f"<DeploymentSearch: {text}>"
 
 

@@ -32,7 +32,7 @@ from calculon.serving.records.load import SATURATED, Workload
 from calculon.serving.records.read_records import read_deployment
 from calculon.serving.records.speculation import NO_DRAFT
 
-MOST_APART = 4_000_000
+MAX_APART = 4_000_000
 """Largest number of pairs of prefill and decode pools: all are held in memory."""
 
 ROWS, ROWS_ALIKE = 2**16, 2**19
@@ -110,7 +110,7 @@ class DeploymentSpace:
         model, system, workload: The served model, its system, and the workload.
         counts: Processor counts.
         fix, add: Values by field: the only ones to try, and additional ones.
-        front: True to try batches that the load does not determine: a load that states neither a rate nor users.
+        vary_batch: True to try batches that the load does not determine: a load that states neither a rate nor users.
         apart: True to try also disaggregated deployments with a separate prefill pool.
     """
 
@@ -120,7 +120,7 @@ class DeploymentSpace:
     counts: tuple[int, ...]
     fix: Mapping[str, Values]
     add: Mapping[str, Values]
-    front: bool = False
+    vary_batch: bool = False
     apart: bool = False
 
     @cached_property
@@ -244,9 +244,9 @@ class DeploymentSpace:
             own.append(np.array(whole, np.int32))
             pools.append(np.array([prefill[at], *engines[:, pool[at]]], np.int32))
             chosen.append(engine)
-            if sum(map(len, chosen)) > MOST_APART:
+            if sum(map(len, chosen)) > MAX_APART:
                 hint = "list fewer, or fix degrees: pipeline_par=1,2,4"
-                wanted = f"counts with at most {MOST_APART:,} pairs of pools"
+                wanted = f"counts with at most {MAX_APART:,} pairs of pools"
                 raise SpecError("num_procs", Problem("", wanted, f"more for {count:,}", hint))
         return _Splits(
             np.concatenate(own, axis=1), np.concatenate(chosen), np.concatenate(pools, axis=1)
@@ -329,7 +329,7 @@ class DeploymentSpace:
         budgets = self._sizes("token_budget", one if of_pools else BUDGETS)
         if record.batching == STATIC:  # without mixed passes the budget has no effect
             budgets = budgets[:1]
-        free = self.front and self.workload.kind == SATURATED
+        free = self.vary_batch and self.workload.kind == SATURATED
         caps = self._sizes("max_batch", CAPS if free else CAPS[:1])
         others = [self._sizes(name, (FIELDS[name].default,)) for name in SCHEDULING[2:]]
         rows = 1 + (record.draft_tokens or 0)

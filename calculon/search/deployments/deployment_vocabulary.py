@@ -105,7 +105,7 @@ def checked(option: str, values: Mapping[str, Any]) -> dict[str, Values]:
     Raises:
         SpecError: With every unknown field and every invalid value.
     """
-    problems, found = [], dict[str, Values]()
+    problems, result = [], dict[str, Values]()
     for name, given in values.items():
         if hint := _ASKED.get(name.partition(".")[0], ""):
             problems.append(Problem(name, f"a field that {option} knows", repr(name), hint))
@@ -117,11 +117,11 @@ def checked(option: str, values: Mapping[str, Any]) -> dict[str, Values]:
             )
             problems.append(Problem(name, "a field of a deployment", repr(name), hint))
             continue
-        found[name] = tuple(dict.fromkeys(listed(field, given)))
-        problems += problems_of(field, name, found[name])
+        result[name] = tuple(dict.fromkeys(listed(field, given)))
+        problems += problems_of(field, name, result[name])
     if problems:
         raise SpecError(option, problems)
-    return found
+    return result
 
 
 def parsed(option: str, texts: Sequence[str]) -> dict[str, Values]:

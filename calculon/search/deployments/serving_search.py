@@ -25,7 +25,7 @@ from calculon.search.deployments.deployment_vocabulary import (
 from calculon.search.deployments.deployment_vocabulary import condition as read_condition
 from calculon.search.deployments.deployment_vocabulary import objective as read_objective
 from calculon.search.objective import Objective
-from calculon.search.ranking import Best, Front
+from calculon.search.ranking import Best, ParetoFront
 from calculon.search.request import stated_fields
 from calculon.serving.caches.cache import check_length, check_served
 from calculon.serving.records.load import Workload
@@ -93,7 +93,7 @@ def search_deployments(
         1
     """
     space = make_space(
-        model, num_procs, system, workload, options, fix, add, front=bool(pareto), apart=apart
+        model, num_procs, system, workload, options, fix, add, vary_batch=bool(pareto), apart=apart
     )
     return searched(space, objective, top, pareto, where)
 
@@ -108,12 +108,12 @@ def searched(
     """Search a space; arguments and errors as of :func:`search_deployments`."""
     condition = None if where is None else read_condition(where)
     ranking = make_ranking(objective, top, pareto)
-    found = run(space, ranking, condition)
-    if found.unknown and not len(found):
-        ranked = [one.statistic.name for one in found.objectives]
-        asked = "objective" if found.unknown[0] in ranked else "where"
-        raise unknown_figure(asked, found.unknown[0], space.system.name)
-    return found
+    result = run(space, ranking, condition)
+    if result.unknown and not len(result):
+        ranked = [one.statistic.name for one in result.objectives]
+        asked = "objective" if result.unknown[0] in ranked else "where"
+        raise unknown_figure(asked, result.unknown[0], space.system.name)
+    return result
 
 
 def make_space(
@@ -125,7 +125,7 @@ def make_space(
     fix: Mapping[str, Any] | None = None,
     add: Mapping[str, Any] | None = None,
     *,
-    front: bool = False,
+    vary_batch: bool = False,
     apart: bool = False,
     named: Sequence[str] = ("fix", "add"),
 ) -> DeploymentSpace:
@@ -150,7 +150,7 @@ def make_space(
         counts=_counts(num_procs),
         fix=fixed,
         add=added,
-        front=front,
+        vary_batch=vary_batch,
         apart=apart,
     )
 
@@ -165,7 +165,7 @@ def _counts(asked: int | str | Sequence[int]) -> tuple[int, ...]:
 
 def make_ranking(
     objective: str = OBJECTIVE, top: int = 1, pareto: Sequence[str] = ()
-) -> Best | Front:
+) -> Best | ParetoFront:
     """Return the ranking of a search: the best by one figure, or a Pareto front of several.
 
     Raises:
@@ -177,7 +177,7 @@ def make_ranking(
                 "two different figures or more, such as ['output_rate_per_proc', 'interactivity']"
             )
             raise SpecError("search_deployments", Problem("pareto", wanted, repr([*pareto])))
-        return Front([read_objective(text, "pareto") for text in pareto])
+        return ParetoFront([read_objective(text, "pareto") for text in pareto])
     asked = read_objective(objective)
     ties = [] if asked.statistic.name == TIES else [read_objective(TIES)]
     return Best(asked, inputs.count(top, "top", "search_deployments"), ties=ties)
@@ -185,7 +185,7 @@ def make_ranking(
 
 def run(
     space: DeploymentSpace,
-    ranking: Best | Front,
+    ranking: Best | ParetoFront,
     where: Condition | None = None,
     *,
     prune: bool = True,
@@ -224,7 +224,9 @@ def run(
 class _Search:
     """State of a search: the ranking and the counts."""
 
-    def __init__(self, space: DeploymentSpace, ranking: Best | Front, where: Condition | None):
+    def __init__(
+        self, space: DeploymentSpace, ranking: Best | ParetoFront, where: Condition | None
+    ):
         self._space, self._ranking, self._where = space, ranking, where
         self._solved = self._unfit = self._missing = 0
         self._nearest: tuple[bool, float, int] | None = None
@@ -234,7 +236,7 @@ class _Search:
 
     def consider(self, rows: Rows) -> None:
         """Add solved deployments."""
-        feasible, fits = rows.feasible, rows.room
+        feasible, fits = rows.feasible, rows.fits
         self._solved += len(fits)
         self._unfit += int((~fits).sum())
         self._missing += int((fits & ~feasible).sum())
@@ -254,8 +256,8 @@ class _Search:
 
     def _note(self, rows: Rows) -> None:
         """Remember the deployment that is nearest to the limits."""
-        place = np.lexsort((rows.numbers, rows.excess, ~rows.room))[0]
-        one = (not rows.room[place], float(rows.excess[place]), int(rows.numbers[place]))
+        place = np.lexsort((rows.numbers, rows.excess, ~rows.fits))[0]
+        one = (not rows.fits[place], float(rows.excess[place]), int(rows.numbers[place]))
         self._nearest = one if self._nearest is None else min(one, self._nearest)
 
     def result(self) -> DeploymentSearch:

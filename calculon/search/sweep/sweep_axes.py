@@ -17,7 +17,7 @@ from calculon.declarations.origin import titled
 from calculon.declarations.presets import filled, find_preset
 from calculon.declarations.short_names import FIELDS as SHORT
 from calculon.declarations.short_names import field_name
-from calculon.declarations.spellings.plan_pairs import in_blanks, is_plan
+from calculon.declarations.spellings.plan_pairs import in_blanks, is_plan, is_worded
 from calculon.estimate.estimate import Estimate
 from calculon.inputs import Changed, Source
 from calculon.plan.columns import field_of
@@ -26,7 +26,7 @@ from calculon.search.overrides import as_fields
 
 KINDS = ("model", "execution", "system")
 
-FieldsOf = Callable[[str], Mapping[str, Any]]
+FieldsOf = Callable[[str | Mapping[str, Any]], Mapping[str, Any]]
 """Returns the fields of a plan in words."""
 
 Paths = str | tuple[str, ...]
@@ -235,8 +235,9 @@ def _bases(plans: Any, fields_of: FieldsOf | None) -> Iterable[_Base]:
             fields = all_fields(record)
             yield _Base(fields, "execution", [label], complete=True)
             continue
-        if fields_of is not None and is_plan(source):
-            yield _Base(fields_of(source), "plan", [in_blanks(source)], complete=False)
+        if fields_of is not None and (is_plan(source) or is_worded(source)):
+            label = in_blanks(source) if isinstance(source, str) else ""
+            yield _Base(fields_of(source), "plan", [label], complete=False)
             continue
         raw, file, known, _ = inputs.stated_execution(source)
         mapped = isinstance(source, Changed) and isinstance(source.source, Mapping)

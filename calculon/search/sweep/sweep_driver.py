@@ -37,7 +37,7 @@ from calculon.search.sweep.sweep_axes import (
     sources_of,
     table_of,
 )
-from calculon.search.sweep.sweep_result import Sweep, asked_stats, joined
+from calculon.search.sweep.sweep_result import Sweep, joined, requested_stats
 
 MOST = 20_000_000
 """Largest number of rows: more do not fit into the memory of most machines."""
@@ -90,7 +90,7 @@ def sweep(
     own = [one for one in axes if one.concerns("execution")]
     table = table_of(plans, own, known, preset, fields_of)
     found = _swept(axes, shapes, machines, table)
-    return replace(found, stats=asked_stats(stats, found.stats))
+    return replace(found, stats=requested_stats(stats, found.stats))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class _FieldsOf:
     models: Sequence[Any]
     systems: Sequence[System]
 
-    def __call__(self, plan: str) -> Mapping[str, Any]:
+    def __call__(self, plan: str | Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the fields; SpecError if they are not the same on all models and systems."""
         shapes = [inputs.model(one) for one in self.models]
         first, *others = (inputs.in_fields(plan, m, s) for m in shapes for s in self.systems)

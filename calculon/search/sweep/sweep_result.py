@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from calculon.base.display import Tabular, draw_result
+from calculon.base.display import WithMfu, draw_result
 from calculon.base.errors import Problem, SpecError, nearest
 from calculon.base.frozen import dataclass
 from calculon.base.records import columns
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Sweep(Tabular):
+class Sweep(WithMfu[Array]):
     """Every combination of models, systems, executions and values of their fields, with statistics.
 
     Attributes:
@@ -93,10 +93,8 @@ class Sweep(Tabular):
             if name not in asked and len(one) and (one != one[0]).any()
         )
 
-    @property
-    def mfu(self) -> Array:
-        """Model FLOP utilisation of each row as a share of 1, as :attr:`calculon.Evaluation.mfu`."""
-        return self.evaluation.mfu
+    def _statistic(self, name: str) -> Array:
+        return self.evaluation._statistic(name)
 
     def table(self) -> dict[str, Array]:
         """Return a row for each combination: what was asked, fields in which rows differ, ``reason``, statistics."""
@@ -171,7 +169,7 @@ def _plain(column: Array) -> list[Any]:
     ]
 
 
-def asked_stats(stats: Any, known: tuple[str, ...]) -> tuple[str, ...]:
+def requested_stats(stats: Any, known: tuple[str, ...]) -> tuple[str, ...]:
     """Return the requested statistics; all if there is no list.
 
     Raises:

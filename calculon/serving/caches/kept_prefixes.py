@@ -122,22 +122,22 @@ class KeptPrefixes:
             prompts: Effect of prefill if all hits are in tier 1.
             state: Steady state of full batches with this effect.
         """
-        w, found = self.replica.workload, prompts
+        w, result = self.replica.workload, prompts
         token = decode / self.replica.per_pass
         rate = self._rate(batch, token, prompts, state)
         running = np.minimum(batch, concurrency(at_rate(rate, token, prompts), w.output))
         places = self.places(running, rate)
         # most workloads lose no prefix, and timing prompts without hits is expensive
         if np.any(places.lost > 0):
-            found = self.replica.prompts(batch, decode, places.lost)
+            result = self.replica.prompts(batch, decode, places.lost)
         if self.tier is None:
-            return found
+            return result
         share, fetch = places.second * w.followed, self.fetch
         decoding = (w.output - 1) * token / batch
         each = share * fetch / self.replica.deployments.attn_data_par  # groups fetch in parallel
-        busy = overlapped_fetch(found.busy, each, decoding)
-        latency = (1 - share) * found.latency + share * np.maximum(found.latency, fetch)
-        return found._replace(added=busy / found.passes, latency=latency)
+        busy = overlapped_fetch(result.busy, each, decoding)
+        latency = (1 - share) * result.latency + share * np.maximum(result.latency, fetch)
+        return result._replace(added=busy / result.passes, latency=latency)
 
     @property
     def fetch(self) -> Seconds:

@@ -22,8 +22,8 @@ from calculon.hardware.system import System
 
 NO_TIER, HOST, DISK = "none", "host", "disk"
 OFFLOADS = {
-    NO_TIER: "prefixes that do not fit into tier 1 are computed again",
-    HOST: "tier-2 memory",
+    NO_TIER: "prefixes that do not fit into memory are computed again",
+    HOST: "host memory",
     DISK: "the disk stated in ext.serving.disk of the system",
 }
 """Destinations of cached prefixes that do not fit into tier 1."""
@@ -53,7 +53,7 @@ class SecondTier:
         if self.place == DISK:
             hint = f"{name} states no ext.serving.disk (GiB and GBps per processor)"
         else:
-            hint = f"{name} has no tier-2 memory (mem2)"
+            hint = f"{name} has no host memory (mem2)"
         raise SpecError("deployment", Problem("cache_offload", NO_TIER, self.place, hint))
 
     @property

@@ -11,7 +11,7 @@ from calculon.declarations.model import Model
 from calculon.serving.caches.cache import cached_width, sequence_bytes
 from calculon.serving.caches.prefixes import NO_TIER
 from calculon.serving.passes.drafts import Draft
-from calculon.serving.passes.pass_rows import LOGIT_BYTES, chain_of, executed, pass_layers
+from calculon.serving.passes.pass_rows import LOGIT_BYTES, executed, layer_stack, pass_layers
 from calculon.serving.passes.pass_sizes import PassSizes
 from calculon.serving.passes.replica import Replica
 from calculon.serving.records.deployment import Deployment
@@ -73,8 +73,8 @@ def _block_bytes(
     model: Model, types: NumberTypes, sizes: PassSizes, *, module: bool = False
 ) -> Bytes:
     """Return the bytes of the weights on a rank: of all blocks of a model, or of one multi-token prediction module."""
-    found: Bytes = np.zeros(sizes.count)
-    for kind in chain_of(model, module=module).segments:
+    result: Bytes = np.zeros(sizes.count)
+    for kind in layer_stack(model, module=module).segments:
         for layer in pass_layers(executed(model), sizes, kind):
             stored: Bytes | float = ACTIVATION_BYTES
             if layer.kernel == "grouped_product":
@@ -82,8 +82,8 @@ def _block_bytes(
                 stored = copied * WEIGHT_TYPES[types.experts].bytes
             elif layer.kernel == "product":
                 stored = WEIGHT_TYPES[types.weights].bytes
-            found = found + kind.count * layer.weights * stored
-    return found
+            result = result + kind.count * layer.weights * stored
+    return result
 
 
 def _draft_bytes(draft: Draft, types: NumberTypes, sizes: PassSizes) -> Bytes:

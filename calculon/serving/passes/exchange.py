@@ -73,14 +73,14 @@ def imbalance(routing: str, experts: int, groups: Count, copies: Count) -> Array
         groups: Groups of ranks with different experts; they divide the experts.
         copies: Redundant copies of experts, over all groups.
     """
-    found = np.ones(np.broadcast_shapes(np.shape(groups), np.shape(copies)))
+    result = np.ones(np.broadcast_shapes(np.shape(groups), np.shape(copies)))
     if not ROUTINGS[routing]:
-        return found
+        return result
     # many deployments share few combinations of groups and copies, and each placement is expensive
-    pairs = np.stack([found * groups, found * copies], axis=-1).reshape(-1, 2)
+    pairs = np.stack([result * groups, result * copies], axis=-1).reshape(-1, 2)
     distinct, number = np.unique(pairs, axis=0, return_inverse=True)
     each = [_fullest(routing, experts, int(one[0]), int(one[1])) for one in distinct]
-    return np.array(each)[number.reshape(-1)].reshape(found.shape)
+    return np.array(each)[number.reshape(-1)].reshape(result.shape)
 
 
 @lru_cache(maxsize=4096)
@@ -141,24 +141,24 @@ def activated_experts(
     experts, each = model.num_experts, model.experts_per_token
     if not ROUTINGS[routing] and not np.any(copies):
         return (experts / groups) * (1 - (1 - each / experts) ** tokens)
-    found: Count = np.zeros(np.broadcast_shapes(*map(np.shape, (groups, copies, tokens))))
+    result: Count = np.zeros(np.broadcast_shapes(*map(np.shape, (groups, copies, tokens))))
     distinct, number = np.unique(tokens, return_inverse=True)
     for count in np.unique(copies):
         touched = _activated(routing, experts, each, int(count), distinct)[number].reshape(
             np.shape(tokens)
         )
-        found = np.where(copies == count, touched / groups, found)
-    return found
+        result = np.where(copies == count, touched / groups, result)
+    return result
 
 
 def _activated(routing: str, experts: int, each: int, copies: int, tokens: Count) -> Count:
     """Return the experts of all ranks, including copies, that at least one token activates."""
     # experts with equal shares have equal probabilities; with balanced routing a single term is left
     loads, counts = np.unique(_with_copies(shares(routing, experts), copies), return_counts=True)
-    found: Count = np.zeros_like(tokens, float)
+    result: Count = np.zeros_like(tokens, float)
     for chance, count in zip(np.minimum(1.0, each * loads), counts, strict=True):
-        found += count * (1 - (1 - chance) ** tokens)
-    return found
+        result += count * (1 - (1 - chance) ** tokens)
+    return result
 
 
 DISPATCH, COMBINE = "dispatch", "combine"

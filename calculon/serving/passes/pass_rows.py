@@ -126,7 +126,7 @@ class Row(NamedTuple):
     split: SplitCache | None = None
 
 
-class Chain(NamedTuple):
+class LayerStack(NamedTuple):
     """Blocks of a pass between embedding and LM head.
 
     Attributes:
@@ -140,7 +140,7 @@ class Chain(NamedTuple):
     reductions: int
 
 
-def chain_of(model: Model, *, module: bool = False) -> Chain:
+def layer_stack(model: Model, *, module: bool = False) -> LayerStack:
     """Return the blocks of a model, or of one of its multi-token prediction modules.
 
     A module joins hidden states with embeddings in a product, whose output is gathered, and has one block like the last
@@ -150,10 +150,10 @@ def chain_of(model: Model, *, module: bool = False) -> Chain:
     halves = 1 if model.parallel_attention else 2
     if not module:
         of_all = CachedBlocks.of(model)
-        return Chain(kinds_of_block(executed(model)), of_all, halves * model.num_blocks)
+        return LayerStack(kinds_of_block(executed(model)), of_all, halves * model.num_blocks)
     one = prediction_module(model)
     assert one is not None
-    return Chain((replace(one, count=1),), CachedBlocks.of_last(model), halves + 1)
+    return LayerStack((replace(one, count=1),), CachedBlocks.of_last(model), halves + 1)
 
 
 def pass_rows(
@@ -178,7 +178,7 @@ def pass_rows(
             the batch in turn.
         module: Whether the pass runs through a multi-token prediction module instead of the blocks.
     """
-    chain, model, group = chain_of(model, module=module), executed(model), sizes.of_group
+    chain, model, group = layer_stack(model, module=module), executed(model), sizes.of_group
     rows = [*_ends(model, types, sizes, group.tokens, "first")]
     parts: Count | float = 1.0
     if overlap == "two_batches" and model.mixes and np.any(sizes.attn_data_par > 1):
@@ -196,7 +196,7 @@ def _blocks(
     model: Model,
     types: NumberTypes,
     sizes: PassSizes,
-    chain: Chain,
+    chain: LayerStack,
     *,
     routing: str,
     shared_heads: bool,

@@ -49,12 +49,12 @@ class CausesRecord:
     unknown_keys: ClassVar[str] = "ignored"
 
     weights: float = number("reading weights")
-    cache: float = number("reading the cache")
+    cache: float = number("reading the KV cache")
     activations: float = number("reading and writing activations")
     arithmetic: float = number("arithmetic")
-    network: float = number("reductions and exchanges over the network")
-    floors: float = number("floors of kernels")
-    host: float = number("the host between passes")
+    network: float = number("network communication")
+    floors: float = number("kernel floors")
+    host: float = number("host between passes")
 
 
 QUANTITIES = tuple(one.name for one in spec_fields(RowRecord))
@@ -135,21 +135,21 @@ class PassTimes:
 
         The work of a row is attributed to its longest part, and memory time to the bytes that are read.
         """
-        found = {name: np.zeros_like(self.time) for name in CAUSES}
+        result = {name: np.zeros_like(self.time) for name in CAUSES}
         for row in self.rows:
             work = row.time - row.floor
             host = row.name == "host"
-            found["host" if host else "floors"] += row.floor
+            result["host" if host else "floors"] += row.floor
             network = row.network > 0
-            found["network"] += np.where(network, work, 0.0)
+            result["network"] += np.where(network, work, 0.0)
             computes = ~network & (row.arithmetic >= row.memory)
-            found["arithmetic"] += np.where(computes, work, 0.0)
+            result["arithmetic"] += np.where(computes, work, 0.0)
             # 1 byte avoids 0/0 for rows without traffic, whose work is 0 as well
             reads = np.where(network | computes, 0.0, work) / np.maximum(row.moved, 1.0)
-            found["weights"] += reads * row.weights
-            found["cache"] += reads * row.cache
-            found["activations"] += reads * (row.moved - row.weights - row.cache)
-        return found
+            result["weights"] += reads * row.weights
+            result["cache"] += reads * row.cache
+            result["activations"] += reads * (row.moved - row.weights - row.cache)
+        return result
 
     def of(self, name: str) -> tuple[RowTime, ...]:
         """Return the rows of a name."""

@@ -141,7 +141,7 @@ class Deployment(Pool):
         source="TensorRT-LLM, free_gpu_memory_fraction",
     )
     cache_offload: str = declare(
-        "destination of cached prefixes that do not fit into tier 1: "
+        "destination of cached prefixes that do not fit into memory: "
         + "; ".join(f"{name}: {words}" for name, words in OFFLOADS.items()),
         choices=tuple(OFFLOADS),
         default=NO_TIER,
@@ -218,7 +218,7 @@ class Deployment(Pool):
             return
         yield from Pool.contradictions(self)
         if self.prefill is not None and self.cache_offload != NO_TIER:
-            hint = "prefixes of a pool that only prefills are assumed to be in its tier 1"
+            hint = "prefixes of a pool that only prefills are assumed to be in its memory"
             yield Problem("cache_offload", NO_TIER, self.cache_offload, hint)
         if self.prefill is not None and self.batching == "static":
             hint = "a static batch is prefilled where it is decoded"
@@ -316,15 +316,15 @@ class Deployment(Pool):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields in the form of a file, without fields that are left open."""
-        found: dict[str, Any] = {}
+        result: dict[str, Any] = {}
         for one in spec_fields(Deployment):
             value = getattr(self, one.name)
             scaled = one.declaration.scale != 1.0
             if isinstance(value, Pool):
                 value = value.to_dict()
             if value is not None:
-                found[one.key] = value / one.declaration.scale if scaled else value
-        return found
+                result[one.key] = value / one.declaration.scale if scaled else value
+        return result
 
 
 OF_DRAFTS = tuple(one.name for one in spec_fields(Deployment) if one.declaration.with_ == "draft")

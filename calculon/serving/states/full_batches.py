@@ -74,7 +74,7 @@ class StateCache:
         self._columns = np.concatenate([self._columns, *parts], axis=1)[:, order]
 
 
-MOST_SEQUENCES = 2.0**20
+MAX_SEQUENCES = 2.0**20
 """Maximum sequences of a replica that are considered."""
 
 
@@ -94,7 +94,7 @@ class FullBatches:
         self.replica, self.load, self.deployments = replica, replica.workload, replica.deployments
         self.memory = self._memory()
         self.sequences = SequenceCapacity(replica, self.memory)
-        self.capacity = np.minimum(self.sequences.fitting, MOST_SEQUENCES)
+        self.capacity = np.minimum(self.sequences.fitting, MAX_SEQUENCES)
         self.prefixes = KeptPrefixes.of(replica, self.memory)
         self.pool = prefill_pool(replica)
         self._firsts, self._alike = self.deployments.distinct_replicas(counted=self.prefixes.matter)
@@ -122,12 +122,12 @@ class FullBatches:
     def batch_capacities(self) -> dict[str, Count]:
         """Return the largest batches by memory, and by the token budget of passes that mix decode and prefill."""
         d, w = self.deployments, self.load
-        found = {"memory": self.capacity}
+        result = {"memory": self.capacity}
         if d.mixes:
             rows, tokens = self.replica.rows, self.replica.per_pass
             budget = budget_batch(d.token_budget, w.computed, w.output, rows, tokens)
-            found["token_budget"] = np.floor(d.pipeline_par * budget) * d.attn_data_par
-        return found
+            result["token_budget"] = np.floor(d.pipeline_par * budget) * d.attn_data_par
+        return result
 
     def state(self, batch: Count, places: Array | None = None) -> State:
         """Return the steady state of full batches, the effect of prefill, and the time of a decode pass.

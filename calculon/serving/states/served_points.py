@@ -209,12 +209,13 @@ class Limit:
         if not math.isfinite(self.found):
             return f"{name}: unbounded, limit {self.most:.3g}{unit}"
         if self.met:
-            return f"{name}: {self.found:.3g} of {self.most:.3g}{unit}"
+            return f"{name}: {self.found:.3g}{unit}, limit {self.most:.3g}{unit}"
         found, most = _apart(self.found, self.most)
         ratio = self.found / self.most
         if ratio >= _MANY:
-            return f"{name}: {found} of {most}{unit}, {ratio:.3g} times the limit"
-        return f"{name}: {found} of {most}{unit}, {100 * (ratio - 1):.2g} % over the limit"
+            return f"{name}: {found}{unit}, {ratio:.3g} times the limit of {most}{unit}"
+        over = f"{100 * (ratio - 1):.2g} % over the limit of {most}{unit}"
+        return f"{name}: {found}{unit}, {over}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ import calculon
 from calculon.advise.runs.published_comparison import NEAR, published_comparison
 from calculon.campaign.published import published_failures, published_trainings
 from calculon.campaign.record import HOUR
-from calculon.documents.campaign_beside import published_section
+from calculon.documents.published_runs_section import published_section
 from calculon.render.digits import Digits
 from tests.documents.drawing import drawn
 

@@ -1,7 +1,7 @@
 """Maps of tensor and pipeline parallelism."""
 
 from calculon.base.units import GIB
-from calculon.cli.plot_heatmap import asked_heatmap as asked
+from calculon.cli.plot_heatmap import requested_heatmap as asked
 from calculon.cli.plot_heatmap import why_not
 from calculon.documents.charts.heatmap_chart import Cell, Heatmap, heatmap, short, surface
 from calculon.render.chart import Boxes, Cells, Line

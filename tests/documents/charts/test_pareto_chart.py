@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from calculon.base.units import GIB
-from calculon.cli.plot_curves import asked_front as asked
+from calculon.cli.plot_curves import requested_pareto as asked
 from calculon.documents.charts.pareto_chart import (
     Pareto,
     PlanPoint,
@@ -34,16 +34,16 @@ def front():
 
 def test_a_front_is_not_beaten(front):
     x, y = front.columns
-    for row in front.front:
+    for row in front.optimal:
         better = (x <= x[row]) & (y >= y[row]) & ((x < x[row]) | (y > y[row]))
         assert not better.any()
     assert front.complete
     chart = pareto(front)
     assert_in_sight(chart)
     (panel,) = chart.panels
-    assert panel.x.text == "Tier-1 memory per processor (GiB)"
+    assert panel.x.text == "Memory per processor (GiB)"
     dots, points, _ = panel.marks
-    assert list(points.x) == pytest.approx(x[front.front] / GIB)
+    assert list(points.x) == pytest.approx(x[front.optimal] / GIB)
     assert len(dots.x) > len(points.x)
     assert set(notes(panel)) <= set(front.names)
     assert legend(chart)[0] == f"{len(x):,} executions that can run"
@@ -53,7 +53,7 @@ def test_a_large_space_gives_its_front_only(front, monkeypatch):
     monkeypatch.setattr("calculon.cli.plot_curves.SMALL", 10)
     few = found()
     assert not few.complete
-    assert np.array_equal(few.columns[:, few.front], front.columns[:, front.front])
+    assert np.array_equal(few.columns[:, few.optimal], front.columns[:, front.optimal])
     assert few.names == front.names
     assert len(pareto(few).panels[0].marks) == 2
 

@@ -12,6 +12,7 @@ from calculon.cli.main import main
 from calculon.declarations.files import json_text
 from calculon.documents import report_file
 from calculon.explore import answers as explore_answers
+from calculon.explore.allowed_inputs import AllowedInputs
 from calculon.explore.answers import Answers
 from calculon.explore.exports.exports import (
     EXPORTS,
@@ -20,7 +21,6 @@ from calculon.explore.exports.exports import (
     whole_answer,
     written,
 )
-from calculon.explore.offer import Offer
 from calculon.explore.view_names import VIEWS
 from calculon.explore.web.page_server import app
 from calculon.launch.dialects import read_launch
@@ -49,7 +49,7 @@ def test_an_execution_is_read_as_the_plan_that_is_shown(tmp_path, capsys):
 def test_plans_are_the_table_of_the_search():
     state = state_of(STATES["best"])
     rows = csv_rows(exported("plans.csv", state))
-    found = answers().found(state)
+    found = answers().best_plans(state)
     assert [float(row["total_time"]) for row in rows] == found.evaluation["total_time"].tolist()
     assert len(rows) == len(found)
 
@@ -64,9 +64,9 @@ def test_the_report_is_that_of_python(tmp_path, monkeypatch):
 
 
 def test_what_the_page_searched_for_is_not_searched_for_again(monkeypatch):
-    fresh = Answers(Offer())
+    fresh = Answers(AllowedInputs())
     state = state_of(f"{TINY}&procs=2")
-    found, searched = fresh.found(state), []
+    found, searched = fresh.best_plans(state), []
 
     def plans_on(question, count, seen):
         searched.append(count)
@@ -100,9 +100,9 @@ def test_names_of_files_say_what_is_in_them_with_plain_letters_alone(tmp_path):
     assert name == "gpt3-13B_a100_80g_sxm_64_t4_p2_d8_mbs2_execution.json"
     strange = tmp_path / 'a"b;ü ..json'
     strange.write_text(json.dumps(inputs.model("gpt3-13B").to_dict()))
-    known = Answers(Offer(str(strange)))
-    assert known.offer.model
-    odd = replace(state, model=known.offer.model)
+    known = Answers(AllowedInputs(str(strange)))
+    assert known.allowed.model
+    odd = replace(state, model=known.allowed.model)
     found = written("execution.json", odd, known).name
     assert set(found) <= set(name) | set("ab.-")
 

@@ -8,19 +8,19 @@ import pytest
 
 from calculon import inputs
 from calculon.advise.answer import space_of
-from calculon.advise.near_machines import at_least
+from calculon.advise.near_machines import memory_condition
 from calculon.advise.space_fixes import BEST
 from calculon.base.units import GIB
 from calculon.cli.main import main
 from calculon.declarations.statistics import RISK, TIER1
-from calculon.explore.controls import settled
+from calculon.explore.controls import adjusted_state
 from calculon.explore.machine.both_machines import (
     best_plans,
     digits_of,
     same_plan,
     usable_memory,
 )
-from calculon.explore.machine.knobs import CAPACITY, figure_labels
+from calculon.explore.machine.machine_controls import CAPACITY, figure_labels
 from calculon.explore.machine.machine_view import CHANGED_MACHINE, _misfit
 from calculon.explore.page_state import State
 from calculon.explore.web.page_server import app
@@ -31,7 +31,7 @@ from calculon.search.ranking import Best
 from tests.cases import for_each
 from tests.documents.charts.reading import marks
 from tests.draws import some
-from tests.explore.asking import answers, asked, found, made
+from tests.explore.asking import answers, asked, found, made, words
 
 MODEL, SYSTEM, PROCS = "gpt3-13B", "a100_80g_sxm", 64
 
@@ -93,7 +93,7 @@ def test_bars_are_the_rows_of_the_sensitivity_and_lead_to_their_values():
 @pytest.mark.parametrize("capacity", some([30, 40, 60, 160], 2))
 def test_steps_of_capacity_are_the_best_plans_of_searches(capacity):
     state = replace(FIRST, machine={CAPACITY: capacity})
-    likely = at_least(1 - RISK)
+    likely = memory_condition(1 - RISK)
     found = run(space_of(answers().question(state), PROCS), Best(BEST, 1, likely))
     best = found[0] if len(found) else None
     step = answers().capacities(state).at(capacity * GIB)
@@ -134,14 +134,15 @@ def test_a_reset_gives_the_first_state(site):
 def test_the_value_of_the_file_is_no_change():
     in_file = answers().figures(FIRST)[CAPACITY].value
     same = replace(FIRST, machine={CAPACITY: in_file, "mem1.GBps": 3000})
-    assert settled(same, answers(), f"system.{CAPACITY}").machine == {"mem1.GBps": 3000}
+    assert adjusted_state(same, answers(), f"system.{CAPACITY}").machine == {"mem1.GBps": 3000}
 
 
 def test_what_is_changed_is_said_on_every_other_view(site):
     state = replace(SMALLER, view="plan")
     assert CHANGED_MACHINE.make(replace(state, machine={}), answers()) is None
-    html = found(site, state.query)["main"]
-    assert "Memory capacity 80 GiB → 40 GiB" in html
+    said = CHANGED_MACHINE.make(state, answers())
+    assert "Memory capacity 80 GiB → 40 GiB" in words(said)
+    assert found(site, state.query)["main"].count("part-machine-changed") == 1
 
 
 @for_each("change", ["mem1.GiBB=3", "mem1.GiB=-3", "networks[0].size=2.5", "networks[9].size=2"])
@@ -209,4 +210,4 @@ def test_a_plan_that_cannot_run_has_the_slider_of_its_precision():
     assert answers().plan(state).estimate is None
     told = made("machine", state).html
     kind = answers().question(state).arithmetic["datatype"]
-    assert re.findall(r'<label for="knob-[^>]*>Matrix rate, (\w+)', told) == [kind]
+    assert re.findall(r'<label for="slider-[^>]*>Matrix rate, (\w+)', told) == [kind]

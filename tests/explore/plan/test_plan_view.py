@@ -10,7 +10,7 @@ import pytest
 
 from calculon.base.units import GIB
 from calculon.cli.main import main
-from calculon.documents.how_sure import WHY_TIED, chance
+from calculon.documents.confidence import WHY_TIED, chance
 from calculon.documents.why_page import percent_more
 from calculon.explore.page_state import State
 from calculon.explore.plan.plan_view import PARTS
@@ -49,7 +49,7 @@ def command():
 
 
 def test_the_key_figures_of_ones_own_plan_are_those_of_the_command():
-    answers().found(OWN)
+    answers().best_plans(OWN)
     mine = command().partition("Mine: ")[2]
     shown = words(made("figures", replace(OWN, tokens="15T")))
     time = re.search(r"Time per iteration ([\d.]+ s) 90 %: ([\d.]+ to [\d.]+ s)", shown)
@@ -69,7 +69,7 @@ def test_the_key_figures_of_ones_own_plan_are_those_of_the_command():
 
 def test_the_key_figures_of_the_best_plan_are_those_of_the_command():
     told = command()
-    answers().found(BEST)
+    answers().best_plans(BEST)
     shown = words(made("figures", BEST))
     assert f"Best: {re.match('.*?(?= Risk of running out)', shown)[0]}" in told
     plans, fit = re.search(r"Plans compared ([\d,]+) ([\d,]+) fit", shown).groups()
@@ -79,7 +79,7 @@ def test_the_key_figures_of_the_best_plan_are_those_of_the_command():
         shown = words(made("figures", replace(BEST, tokens="15T")))
         figure = re.search(rf"{label} for 15 T tokens (\S+)", shown, re.IGNORECASE)[1]
         assert re.search(rf"{option}[^0-9]*(15 T tokens +)?{figure} ", told)
-    used = made("memory", BEST).html
+    used = words(made("memory", BEST))
     assert re.search(r"([\d.]+ GiB) of ([\d.]+ GiB) usable", used)[0] in told
 
 
@@ -100,9 +100,8 @@ def test_buttons_towards_the_best_take_one_change_over(state):
     part = made("against", state)
     best, *alone = links(part)
     assert not best.plan
-    effects = re.findall(
-        r'<td class="number"><a [^>]*class="button"[^>]*>([^<]*)</a>', str(part.html)
-    )
+    text = str(part.html).replace("\N{NO-BREAK SPACE}", " ")
+    effects = re.findall(r'<td class="number"><a [^>]*class="button"[^>]*>([^<]*)</a>', text)
     assert len(alone) == len(effects) > 0
     now = answers().plan(state)
     for then, effect in some(zip(alone, effects, strict=True), 3):
@@ -125,7 +124,7 @@ def test_a_gain_that_the_search_did_not_try_is_added_to_it():
     found = best_of_all(add, answers())
     assert found[0].execution.ce_impl == "fused"
 
-    best = answers().found(state)[0]
+    best = answers().best_plans(state)[0]
     ahead = replace(state, plan={**answers().stated(state), "ce_impl": "fused"})
     time = answers().plan(ahead).estimate.stats["total_time"]
     assert found[0].stats["total_time"] <= time < best.stats["total_time"]
@@ -237,3 +236,13 @@ def test_every_part_says_what_its_chart_shows():
             if part is not None and part.chart is not None:
                 assert part.summary.endswith("."), kind.name
                 assert "<table" in part.html + part.more
+
+
+@pytest.mark.parametrize(
+    ("system", "tensor_par", "noted"),
+    [("a100_80g_pcie", 4, True), ("a100_80g_pcie", 1, False), ("a100_80g_sxm", 4, False)],
+)
+def test_tensor_parallelism_over_pcie_has_a_note(system, tensor_par, noted):
+    plan = {**OWN.plan, "tensor_par": tensor_par}
+    part = made("traffic", State(model="gpt2-124M", system=system, procs=8, plan=plan))
+    assert ("over PCIe" in words(part)) is noted

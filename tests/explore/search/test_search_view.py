@@ -11,11 +11,18 @@ from calculon.base.errors import SpecError
 from calculon.cli.main import main
 from calculon.declarations.plan_words import degrees_words
 from calculon.estimate.estimate import estimate
-from calculon.explore.exports.same_command import equivalents
+from calculon.explore.exports.equivalent_commands import equivalents
 from calculon.explore.page_state import OPTIONS, State, read_state
 from calculon.explore.search.found_plans import FoundPlans, split_name
 from calculon.explore.search.search_view import PARTS
-from calculon.explore.search.searches import OPENED, asked, each_split, front, offered, opened
+from calculon.explore.search.searches import (
+    OPENED,
+    each_split,
+    offered,
+    opened,
+    pareto_plans,
+    search_settings,
+)
 from calculon.render.chart import Cells, Line
 from calculon.search.best_first import count_space
 from calculon.search.driver import run
@@ -57,7 +64,9 @@ def test_the_best_has_the_numbers_of_the_command(options, capsys):
     assert main(["-" if word == "best.json" else word for word in argv] + ["-v"]) == 0
     told = capsys.readouterr().out
     said = words(made("search-best", state))
-    plans = FoundPlans(asked(state, answers()), each_split(state, answers()), state, answers())
+    plans = FoundPlans(
+        search_settings(state, answers()), each_split(state, answers()), state, answers()
+    )
     line = next(one for one in told.splitlines() if degrees_words(plans.winners[0][0]) in one)
     for one in re.findall(r"\d[\d.,]* s\b|\d[\d.,]*(?= GiB)", said.split("plan that")[0]):
         assert one in line
@@ -85,7 +94,7 @@ def test_map_table_and_best_agree(options):
 
 def test_crosses_say_why_nothing_can_run():
     state = replace(BEST, model="gpt3-175B", procs=32)
-    it = asked(state, answers())
+    it = search_settings(state, answers())
     (panel,) = made("search-splits", state).chart.panels
     (crosses,) = marks(panel, Line)
     assert not any(crosses.links)
@@ -103,11 +112,11 @@ def test_ties_are_those_of_the_plan():
     found = each_split(BEST, answers())
     plan = Answer(answers().question(BEST), found, None, (), None, None)
     alike = [one.execution for one in plan.tie.plans]
-    shown = FoundPlans(asked(BEST, answers()), found, BEST, answers())
+    shown = FoundPlans(search_settings(BEST, answers()), found, BEST, answers())
     tied = [shown.winners[rank][0] for rank in range(len(found)) if shown.tied(rank)]
     assert [shown.winners[0][0], *tied] == alike
     told = words(made("search-plans", BEST))
-    assert f"~ {len(alike)} of {len(found)}, with the fastest, are not distinguishable" in told
+    assert f"~ {len(alike)} of {len(found)}, including the fastest, are too close to call" in told
     listed = [rank for rank in shown.ranks if shown.tied(rank)]
     assert made("search-plans", BEST).html.count(">~</td>") == len(listed)
 
@@ -132,7 +141,7 @@ def test_points_are_plans_that_run_and_cells_and_links_lead_to_them(axes):
 
 
 def test_no_plan_beats_one_of_the_front_in_both():
-    found = front(BEST, answers()).evaluation
+    found = pareto_plans(BEST, answers()).evaluation
     each = each_split(BEST, answers()).evaluation
     for time, memory in zip(found["total_time"], found["proc_mem_tier1_cap_req"], strict=True):
         better = (each["total_time"] < time) & (each["proc_mem_tier1_cap_req"] < memory)
@@ -140,7 +149,9 @@ def test_no_plan_beats_one_of_the_front_in_both():
 
 
 def test_rows_lead_to_their_plans():
-    plans = FoundPlans(asked(BEST, answers()), each_split(BEST, answers()), BEST, answers())
+    plans = FoundPlans(
+        search_settings(BEST, answers()), each_split(BEST, answers()), BEST, answers()
+    )
     for rank in some(plans.ranks, 4):
         taken = answers().plan(at(plans.link(rank))).estimate
         fields, stats = plans.winners[rank]
@@ -150,19 +161,19 @@ def test_rows_lead_to_their_plans():
 
 def test_a_condition_that_no_plan_meets_is_said():
     state = with_options(where="GiB < 1")
-    feasible = count_space(asked(BEST, answers()).space)
+    feasible = count_space(search_settings(BEST, answers()).space)
     said = words(made("search-best", state))
     assert re.match(r"None of [\d,]+ feasible executions meets the condition\.", said)
     assert f"{feasible:,} executions tried" in said
 
 
 def test_all_that_is_offered_adds_to_the_search():
-    usual = count_space(asked(BEST, answers()).space)
+    usual = count_space(search_settings(BEST, answers()).space)
     names = offered(BEST, answers())
     assert {"zero_stage", "context_par", "optimizer_offload"} <= {*names} <= {*OPENED}
     for name, values in some(names.items(), 6):
         state = with_options(open="context_par,cp_comm" if name == "cp_comm" else name)
-        it = asked(state, answers())
+        it = search_settings(state, answers())
         assert {*values} <= {*it.space.switches[name]}
         assert count_space(it.space) >= usual
 
@@ -203,12 +214,12 @@ def test_nonsense_is_refused():
 
 def test_no_plan_fits_and_says_why():
     state = replace(BEST, model="gpt3-175B", procs=4)
-    assert "tier-1 memory is too small" in words(made("search-best", state))
+    assert "memory is too small" in words(made("search-best", state))
     assert made("search-plans", state) is None
     assert made("search-front", state) is None
 
 
 def test_several_values_of_a_list_are_joined_in_an_address():
-    state = read_state([("open", "zero_stage"), ("open", "pp_layout")], answers().offer, BEST)
+    state = read_state([("open", "zero_stage"), ("open", "pp_layout")], answers().allowed, BEST)
     assert opened(state) == {"zero_stage", "pp_layout"}
     assert at(state.link()) == state

@@ -7,9 +7,14 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from calculon.explore.controls import settled
+from calculon.explore.controls import adjusted_state
 from calculon.explore.page_state import State
-from calculon.explore.serving.asked_deployments import answered, deployments, frontier, possible
+from calculon.explore.serving.serving_results import (
+    deployments,
+    displayed_deployment,
+    frontier,
+    possible,
+)
 from calculon.explore.web.page_server import app
 from calculon.render.chart import Line
 from calculon.search.deployments.serving_search import search_deployments
@@ -35,7 +40,7 @@ def test_points_of_the_frontier_lead_to_deployments_with_their_rates():
     points = frontier(SERVING, answers())["curves"][0]["points"]
     assert len(points) == len(dots.links)
     for point, link in some(zip(points, dots.links, strict=True), 4):
-        served = answered(at(link), answers()).served
+        served = displayed_deployment(at(link), answers()).served
         for name in ("interactivity", "output_rate_per_proc"):
             assert served[name] == pytest.approx(point[name])
         assert served.batch == point["batch"]
@@ -46,7 +51,9 @@ def test_rows_of_the_table_lead_to_their_deployments():
     links = re.findall(r'<a data-state href="([^"]*)"', str(made("serving-best", SERVING).html))
     assert len(links) == len(several)
     for one, link in zip(several, links, strict=True):
-        assert answered(at(unescape(link)), answers()).served.deployment == one.deployment
+        assert (
+            displayed_deployment(at(unescape(link)), answers()).served.deployment == one.deployment
+        )
 
 
 @pytest.mark.parametrize(
@@ -56,24 +63,24 @@ def test_rows_of_the_table_lead_to_their_deployments():
 def test_what_is_chosen_is_kept_and_the_rest_is_the_best(name, value):
     state = with_options(SERVING, **{f"deployment__{name}": str(value)})
     best = search_deployments("llama3-8B", 8, "h100_80g_sxm", "chat", fix={name: value}).best
-    assert answered(state, answers()).served.deployment == best.deployment
+    assert displayed_deployment(state, answers()).served.deployment == best.deployment
     assert getattr(best.deployment, name) == value
 
 
 def test_a_rate_takes_the_fewest_processors_that_keep_the_limits():
     state = with_options(SERVING, workload__rate="4", workload__tpot_limit="20ms")
-    served = answered(state, answers()).served
+    served = displayed_deployment(state, answers()).served
     procs = served.deployment.num_procs
     assert all(one.met for one in served.limits)
     fewer = with_options(state, **state.options, deployment__num_procs=str(procs // 2))
-    assert procs == 1 or answered(fewer, answers()).problem
+    assert procs == 1 or displayed_deployment(fewer, answers()).problem
 
 
 def test_numbers_that_do_not_go_with_a_change_are_free_again():
     words_of = {"deployment.tensor_par": "2", "deployment.expert_par": "8"}
-    state = settled(replace(EXPERTS, options=words_of), answers(), "deployment.tensor_par")
+    state = adjusted_state(replace(EXPERTS, options=words_of), answers(), "deployment.tensor_par")
     assert "deployment.expert_par" not in state.options
-    assert state.told == "Expert parallel (EP) follows"
+    assert state.note == "Expert parallel (EP) follows"
     assert 8 not in possible(state, answers(), "expert_par")
 
 

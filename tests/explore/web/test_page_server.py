@@ -12,8 +12,8 @@ import pytest
 
 from calculon.declarations.decode import SpecWarning
 from calculon.explore import answers
+from calculon.explore.allowed_inputs import AllowedInputs
 from calculon.explore.answers import Answers
-from calculon.explore.offer import Offer
 from calculon.explore.page_state import State
 from calculon.explore.web.page_server import app
 from tests.explore.asking import SlowSearch, asked, found
@@ -30,7 +30,7 @@ ASKED = f"model={FIRST.model}&system={FIRST.system}"
 
 @pytest.fixture(scope="module")
 def site():
-    return app(Answers(Offer()), FIRST, ["localhost"])
+    return app(Answers(AllowedInputs()), FIRST, ["localhost"])
 
 
 def test_the_first_page_stands_alone_and_equals_what_a_change_to_it_shows(site):
@@ -69,7 +69,7 @@ def test_names_that_begin_so_are_links_and_not_said_twice(site):
     assert "expected a model of the catalog" in told
     assert "Hint" not in told
     links = re.findall(r'href="/\?model=([^&"]+)&', told)
-    assert links == [*Offer().meant("model", "lama")]
+    assert links == [*AllowedInputs().meant("model", "lama")]
     assert "llama3-8B" in links
 
 
@@ -177,7 +177,7 @@ def test_what_files_are_warned_of_is_said_on_each_page_and_nothing_of_others(sit
     own = tmp_path / "own.json"
     own.write_text(json.dumps(document("models", "gpt2-124M") | {"hiden": 1}))
     with pytest.warns(SpecWarning, match="hiden"):
-        offer = Offer(str(own))
+        offer = AllowedInputs(str(own))
     server = app(Answers(offer), replace(FIRST, model=offer.model, procs=1), ["localhost"])
     for _ in range(2):  # the second comes from what is kept
         told = found(server)["main"]

@@ -19,11 +19,11 @@ from calculon.hardware.collectives.algorithm_times import (
 from calculon.hardware.collectives.algorithms import (
     ALGORITHMS,
     BY_LIBRARY,
-    CAN,
     MEASURED,
     OPERATIONS,
     SPANNING,
-    able,
+    SUPPORTED,
+    is_supported,
 )
 from calculon.hardware.collectives.placement import Group, place
 from tests.draws import some
@@ -60,11 +60,13 @@ def test_the_fastest_is_the_least_of_those_that_can(operation):
     best = group_time(SYSTEM, operation, SIZES, COLUMN, AUTO)
     each = [
         np.where(
-            able(SYSTEM, COLUMN, name), time_of(SYSTEM, operation, COLUMN, name, SIZES), np.inf
+            is_supported(SYSTEM, COLUMN, name),
+            time_of(SYSTEM, operation, COLUMN, name, SIZES),
+            np.inf,
         )
         for name in BY_LIBRARY[operation]
     ]
-    shown = np.broadcast_to(able(SYSTEM, COLUMN, MEASURED, operation), best.shape)
+    shown = np.broadcast_to(is_supported(SYSTEM, COLUMN, MEASURED, operation), best.shape)
     np.testing.assert_array_equal(best[~shown], np.min(each, axis=0)[~shown])
     if shown.any():
         law = time_of(SYSTEM, operation, COLUMN, MEASURED, SIZES)
@@ -77,7 +79,8 @@ def test_what_cannot_be_done_is_done_by_the_fastest(operation):
     for name in ALGORITHMS:
         found = group_time(SYSTEM, operation, SIZES, COLUMN, name)
         can = np.broadcast_to(
-            able(SYSTEM, COLUMN, name, operation) & (name in CAN[operation]), best.shape
+            is_supported(SYSTEM, COLUMN, name, operation) & (name in SUPPORTED[operation]),
+            best.shape,
         )
         np.testing.assert_array_equal(found[~can], best[~can], err_msg=name)
         if can.any():

@@ -18,7 +18,7 @@ from calculon.hardware.collectives.algorithm_times import (
     TREE_BANDWIDTH,
     link_kind,
     paced,
-    paces,
+    protocol_rates,
     time_of,
 )
 from calculon.hardware.collectives.placement import place
@@ -44,7 +44,7 @@ LIMIT = {SIMPLE: math.inf, LL128: math.inf, LL: 35e9}
 
 
 def names(system, form="ring"):
-    return {pace.protocol for pace in paces(system, form)}
+    return {pace.protocol for pace in protocol_rates(system, form)}
 
 
 def test_nvlink_systems_have_all_protocols_and_others_all_but_one():
@@ -58,7 +58,7 @@ def test_unknown_or_fitted_networks_have_their_own_latencies():
     for link in [{}, {"step_latency": 1e-6}, {"ramp": 1e-6}]:
         for form in RATES:
             system = linked(*([{"kind": "nvlink"} | link, link] if link else [{}, {}]))
-            (pace,) = paces(system, form)
+            (pace,) = protocol_rates(system, form)
             fabric = system.fabric
             assert pace.protocol == "", (link, form)
             assert pace.base == tuple(fabric.latency), (link, form)

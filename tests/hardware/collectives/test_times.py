@@ -18,7 +18,7 @@ from calculon.hardware.collectives.algorithm_times import (
     paced,
     times,
 )
-from calculon.hardware.collectives.algorithms import CAN, OPERATIONS, obstacle
+from calculon.hardware.collectives.algorithms import OPERATIONS, SUPPORTED, obstacle
 from calculon.hardware.collectives.placement import place
 from tests.draws import draws
 from tests.helpers import ROOT, document
@@ -149,7 +149,7 @@ def test_the_bus_bandwidth_of_a_perfect_ring_is_that_of_the_links():
     assert factors.keys() == set(OPERATIONS)
     for operation, factor in factors.items():
         assert bus_factor(operation, ranks) == pytest.approx(factor), operation
-        flat = CAN[operation][0]
+        flat = SUPPORTED[operation][0]
         seconds = times(FREE, operation, place(FREE, ranks), size)[flat]
         assert bus_bandwidth(operation, size, seconds, ranks) == pytest.approx([360e9]), operation
         assert algorithm_bandwidth(size, seconds) == pytest.approx([360e9 / factor]), operation

@@ -175,7 +175,7 @@ MALFORMED = {
     ),
     "latent_operators": (
         CORRECTED | {"recompute_modules": "ops"},
-        "recompute_modules: another than ops, since kv_lora_rank=24",
+        "recompute_modules: a value other than ops, since kv_lora_rank=24",
     ),
     "mtp_overlap": (
         CORRECTED | {"tensor_par_overlap": "ring"},

@@ -87,7 +87,7 @@ def test_the_memory_of_a_node_is_shared():
 
 def test_a_system_without_a_second_tier_is_refused():
     bare = replace(H100, mem2=replace(H100.mem2, capacity=0.0))
-    with pytest.raises(SpecError, match="has no tier-2 memory"):
+    with pytest.raises(SpecError, match="has no host memory"):
         SecondTier(bare, "host")
     with pytest.raises(SpecError, match=r"states no ext\.serving\.disk"):
         SecondTier(H100, "disk")

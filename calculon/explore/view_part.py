@@ -28,7 +28,7 @@ ASSETS = "calculon.explore.assets"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class ViewPart:
     """Part of a view.
 
     Attributes:
@@ -80,7 +80,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartKind:
+class ViewPartKind:
     """Kind of part in a view, with its constructor.
 
     Attributes:
@@ -92,7 +92,7 @@ class PartKind:
 
     name: str
     title: str
-    make: "Callable[[State, Answers], Part | None]"
+    make: "Callable[[State, Answers], ViewPart | None]"
     later: bool = False
 
 

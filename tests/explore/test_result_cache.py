@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from calculon.base.errors import Problem, SpecError
-from calculon.explore.memo import SEARCHES, Memo, object_size
-from calculon.explore.visits import Cancelled, Pending, Visit, under_way
+from calculon.explore.request_tracking import Cancelled, PageRequest, Pending, under_way
+from calculon.explore.result_cache import SEARCHES, ResultCache, object_size
 from tests.explore.asking import SlowSearch
 
-MEMO = importlib.import_module("calculon.explore.memo")
+CACHE = importlib.import_module("calculon.explore.result_cache")
 
 SOON = 10.0
 """Seconds within which what must happen happens on any machine."""
@@ -40,7 +40,7 @@ def plan_of(memo, search):
 
 
 def test_equal_keys_are_computed_once_by_all_threads():
-    memo, together, times = Memo(), Barrier(8), []
+    memo, together, times = ResultCache(), Barrier(8), []
 
     def compute():
         times.append(1)
@@ -58,7 +58,7 @@ def test_equal_keys_are_computed_once_by_all_threads():
 
 
 def test_an_error_of_the_request_is_kept_and_raised_anew_each_time():
-    memo, times = Memo(), []
+    memo, times = ResultCache(), []
 
     def compute():
         times.append(1)
@@ -74,7 +74,7 @@ def test_an_error_of_the_request_is_kept_and_raised_anew_each_time():
 
 
 def test_a_defect_is_raised_and_not_kept():
-    memo, found = Memo(), iter([ZeroDivisionError(), 3])
+    memo, found = ResultCache(), iter([ZeroDivisionError(), 3])
 
     def compute():
         if isinstance(one := next(found), Exception):
@@ -87,28 +87,28 @@ def test_a_defect_is_raised_and_not_kept():
 
 
 def test_a_request_waits_as_long_as_its_patience_and_finds_the_result_later():
-    memo, search = Memo(), SlowSearch()
+    memo, search = ResultCache(), SlowSearch()
     begun = time.monotonic()
     with pytest.raises(Pending) as caught:
-        asked(memo, "key", search, Visit(0.05))
+        asked(memo, "key", search, PageRequest(0.05))
     assert time.monotonic() - begun < SOON
     assert caught.value.looked_at > 0
     search.let.set()
-    assert asked(memo, "key", search, Visit()) == "found"
+    assert asked(memo, "key", search, PageRequest()) == "found"
     assert search.times == 1
 
 
 def test_what_a_plan_needs_is_waited_for_no_longer_and_the_plan_is_not_kept():
-    memo, search = Memo(), SlowSearch()
+    memo, search = ResultCache(), SlowSearch()
     with pytest.raises(Pending):
-        asked(memo, "plan", plan_of(memo, search), Visit(0.05), "__call__")
+        asked(memo, "plan", plan_of(memo, search), PageRequest(0.05), "__call__")
     assert len(memo) == 1
     search.let.set()
-    assert asked(memo, "plan", plan_of(memo, search), Visit(), "__call__") == "found plan"
+    assert asked(memo, "plan", plan_of(memo, search), PageRequest(), "__call__") == "found plan"
 
 
 def test_a_search_ends_when_its_only_client_leaves():
-    memo, search, visit = Memo(), SlowSearch(), Visit()
+    memo, search, visit = ResultCache(), SlowSearch(), PageRequest()
     with ThreadPoolExecutor(1) as threads:
         answer = threads.submit(asked, memo, "key", search, visit)
         assert search.begun.wait(SOON)
@@ -120,8 +120,8 @@ def test_a_search_ends_when_its_only_client_leaves():
 
 
 def test_a_search_goes_on_while_another_client_waits_also_for_what_needs_it():
-    memo, search = Memo(), SlowSearch()
-    first, second = Visit(), Visit()
+    memo, search = ResultCache(), SlowSearch()
+    first, second = PageRequest(), PageRequest()
     with ThreadPoolExecutor(2) as threads:
         answers = [
             threads.submit(asked, memo, "plan", plan_of(memo, search), one, "__call__")
@@ -139,10 +139,10 @@ def test_a_search_goes_on_while_another_client_waits_also_for_what_needs_it():
 
 
 def test_the_search_that_was_heard_of_last_goes_on_for_who_comes_back(monkeypatch):
-    monkeypatch.setattr(MEMO, "GRACE", 0.0)
-    memo, first, second = Memo(), SlowSearch(), SlowSearch()
+    monkeypatch.setattr(CACHE, "GRACE", 0.0)
+    memo, first, second = ResultCache(), SlowSearch(), SlowSearch()
     for key, search in (("first", first), ("second", second)):
-        visit = Visit(0.05)
+        visit = PageRequest(0.05)
         with pytest.raises(Pending):
             asked(memo, key, search, visit)
         visit.left = True
@@ -151,14 +151,14 @@ def test_the_search_that_was_heard_of_last_goes_on_for_who_comes_back(monkeypatc
     assert until(lambda: memo._known["second"].looked_at > looked_at + 5)
     assert not second.ended.is_set()
     second.let.set()
-    assert asked(memo, "second", second, Visit()) == "found"
+    assert asked(memo, "second", second, PageRequest()) == "found"
     assert second.times == 1
     assert memo._lingering is None
 
 
 def test_a_search_to_which_nobody_comes_back_ends(monkeypatch):
-    monkeypatch.setattr(MEMO, "LINGER", 0.2)
-    memo, search, visit = Memo(), SlowSearch(), Visit(0.05)
+    monkeypatch.setattr(CACHE, "LINGER", 0.2)
+    memo, search, visit = ResultCache(), SlowSearch(), PageRequest(0.05)
     with pytest.raises(Pending):
         asked(memo, "key", search, visit)
     visit.left = True
@@ -167,11 +167,15 @@ def test_a_search_to_which_nobody_comes_back_ends(monkeypatch):
 
 
 def test_who_waits_longer_begins_again_where_another_gave_up():
-    memo, search = Memo(), SlowSearch()
+    memo, search = ResultCache(), SlowSearch()
     with ThreadPoolExecutor(2) as threads:
-        hasty = threads.submit(asked, memo, "plan", plan_of(memo, search), Visit(0.3), "__call__")
+        hasty = threads.submit(
+            asked, memo, "plan", plan_of(memo, search), PageRequest(0.3), "__call__"
+        )
         assert search.begun.wait(SOON)
-        patient = threads.submit(asked, memo, "plan", plan_of(memo, search), Visit(), "__call__")
+        patient = threads.submit(
+            asked, memo, "plan", plan_of(memo, search), PageRequest(), "__call__"
+        )
         with pytest.raises(Pending):
             hasty.result(SOON)
         search.let.set()
@@ -179,12 +183,12 @@ def test_who_waits_longer_begins_again_where_another_gave_up():
 
 
 def test_a_search_that_waits_for_its_turn_is_never_begun_when_the_client_has_left():
-    memo, busy, search = Memo(), [SlowSearch() for _ in range(SEARCHES)], SlowSearch()
+    memo, busy, search = ResultCache(), [SlowSearch() for _ in range(SEARCHES)], SlowSearch()
     with ThreadPoolExecutor(SEARCHES + 1) as threads:
         for number, one in enumerate(busy):
-            threads.submit(asked, memo, number, one, Visit())
+            threads.submit(asked, memo, number, one, PageRequest())
             assert one.begun.wait(SOON)
-        visit = Visit()
+        visit = PageRequest()
         answer = threads.submit(asked, memo, "key", search, visit)
         assert until(lambda: "key" in memo._known)
         visit.left = True
@@ -195,9 +199,9 @@ def test_a_search_that_waits_for_its_turn_is_never_begun_when_the_client_has_lef
     assert not search.begun.is_set()
 
 
-@pytest.mark.parametrize("limits", [{"most": 10}, {"most_bytes": 10 * 80_000}])
+@pytest.mark.parametrize("limits", [{"max_results": 10}, {"max_bytes": 10 * 80_000}])
 def test_the_oldest_results_go_first_by_number_and_by_size(limits):
-    memo = Memo(**limits)
+    memo = ResultCache(**limits)
     for number in range(100):
         memo(number, lambda: np.zeros(9_000))
         memo(0, lambda: np.zeros(9_000))  # asked for again and again

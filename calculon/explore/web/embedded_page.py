@@ -116,15 +116,15 @@ def explore(
         'model=llama3-8B&system=h100_80g_sxm&procs=64&view=machine'
     """
     require("explore")
+    from calculon.explore.allowed_inputs import AllowedInputs
     from calculon.explore.answers import Answers
-    from calculon.explore.offer import Offer
-    from calculon.explore.web.first_page import first_page
-    from calculon.explore.web.guard import NOTEBOOKS, names_of
+    from calculon.explore.web.initial_state import initial_state
     from calculon.explore.web.page_server import app
+    from calculon.explore.web.security import NOTEBOOKS, names_of
 
-    answers = Answers(Offer(os.fspath(model), os.fspath(system)))
+    answers = Answers(AllowedInputs(os.fspath(model), os.fspath(system)))
     asked = [(name, str(value)) for name, value in {"procs": procs, **words}.items()]
-    first = first_page(answers, asked, mine)
+    first = initial_state(answers, asked, mine)
     page = app(answers, first, names_of(HOST), NOTEBOOKS)
     return ExplorePage(page, first.link(), port)
 
@@ -135,15 +135,15 @@ def _listening(port: int) -> socket.socket:
     Raises:
         SpecError: If the port is in use or invalid.
     """
-    found = socket.socket()
+    result = socket.socket()
     try:
         if sys.platform != "win32":  # there it would share a port in use
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind((HOST, port))
-        found.listen()
+            result.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        result.bind((HOST, port))
+        result.listen()
     except (OSError, OverflowError) as error:
-        found.close()
+        result.close()
         hint = "0 takes any that is free"
         taken = f"{port}: {reason(error)}"
         raise SpecError("explore", Problem("port", "a free port", taken, hint)) from None
-    return found
+    return result

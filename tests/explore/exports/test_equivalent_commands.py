@@ -10,11 +10,11 @@ from calculon.base.errors import Infeasible
 from calculon.cli.main import main
 from calculon.declarations.files import json_text
 from calculon.declarations.result_records import QUESTION
+from calculon.explore.exports.equivalent_commands import equivalents, script
+from calculon.explore.exports.export_view import LAUNCH_PART
 from calculon.explore.exports.exports import offered, written
-from calculon.explore.exports.same_command import equivalents, script
-from calculon.explore.exports.take_view import LAUNCH
 from calculon.explore.search.searches import best_alone, counts_of, each_split, on_count
-from calculon.explore.serving.asked_deployments import answered
+from calculon.explore.serving.serving_results import displayed_deployment
 from calculon.plan.plan import NAMES
 from tests.explore.asking import answers
 from tests.explore.stated import CANNOT, MACHINE, STATES, TINY, exported, state_of
@@ -199,7 +199,7 @@ def test_launch_files_are_those_that_the_command_emits(address, dialect, left_ou
     told = capsys.readouterr()
     assert told.out.rstrip() == written(dialect, state, answers()).text.rstrip()
     assert ("are left out" in told.err) == left_out
-    page = LAUNCH.make(state, answers()).html
+    page = LAUNCH_PART.make(state, answers()).html
     assert ("the settings of the model are left out" in page) == left_out
     assert "pipeline_par" in page or "ddp_bucket_mib" in page  # what DeepSpeed lacks
 
@@ -229,4 +229,4 @@ def test_deployments_are_those_of_the_commands(options, capsys, monkeypatch):
     assert missed == bool(
         names["served"].limits and not all(one.met for one in names["served"].limits)
     )
-    assert names["served"].stats == answered(state, answers()).served.stats
+    assert names["served"].stats == displayed_deployment(state, answers()).served.stats

@@ -7,7 +7,7 @@ from typing import Any
 from calculon.base.units import chance, duration, scaled
 from calculon.declarations.axes import PUBLISHED_DEGREES
 from calculon.declarations.statistics import LEVEL
-from calculon.estimate.comparison_confidence import MOST_TIED
+from calculon.estimate.comparison_confidence import MAX_TIED
 from calculon.render.document import Block, Section, bold
 from calculon.render.text_tables import Column, Table
 
@@ -35,7 +35,7 @@ def remarks(belief: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield TIGHT, belief["memory"]["remark"]
 
 
-def how_sure_section(belief: Mapping[str, Any], *, memory: bool = False) -> Section:
+def confidence_section(belief: Mapping[str, Any], *, memory: bool = False) -> Section:
     """Return the evidence of an interval, warnings, and the nearest measured runs.
 
     With `memory`, also compare predicted with measured memory.
@@ -111,13 +111,13 @@ def order_in_words(order: Order, first: str = "the best", other: str = "mine") -
     """Say which of two plans is faster, with the probability.
 
     >>> order_in_words({"longer": 0.04, "probability": 0.83, "margin": 0.06, "told_apart": False}, "A", "B")
-    'not distinguishable, A is faster in 83 % of cases'
+    'too close to call, A is faster in 83 % of cases'
     """
     # Name the probable winner: a probability below one half reads badly.
     ahead = order["probability"] >= 0.5
     names = (first, other) if ahead else (other, first)
     sure = max(order["probability"], 1 - order["probability"])
-    words = "" if order["told_apart"] else "not distinguishable, "
+    words = "" if order["told_apart"] else "too close to call, "
     return f"{words}{names[0]} is faster in {chance(sure)} of cases"
 
 
@@ -126,8 +126,8 @@ SURE = (1 + LEVEL) / 2
 
 WHY_TIED = (
     "Similar plans share their errors, so small differences between them are reliable; between dissimilar plans they "
-    "are not. Two plans are distinguishable if one is faster in more than "
-    f"{100 * SURE:.0f} % of cases, or by more than {100 * MOST_TIED:.0f} %"
+    "are not. The order of two plans is reliable if one is faster in more than "
+    f"{100 * SURE:.0f} % of cases, or by more than {100 * MAX_TIED:.0f} %"
 )
 """Reason why a slower plan may be marked as not distinguishable while a faster one is not."""
 
@@ -136,14 +136,14 @@ def ties_in_words(alike: int, among: int, simplest: str) -> str:
     """Say how many executions tie with the fastest (itself included), and name the simplest.
 
     >>> ties_in_words(1, 10, "TP 8 (# 0)")
-    'The fastest is distinguishable from all others by measured runs of similar plans'
-    >>> ties_in_words(3, 10, "TP 8 (# 2)")
-    '~ 3 of 10, with the fastest, are not distinguishable by measured runs of similar plans; the simplest: TP 8 (# 2)'
+    'The fastest is clearly faster than all others, judging by measured runs of similar plans'
+    >>> ties_in_words(3, 10, "TP 8").partition(", judging")[0]
+    '~ 3 of 10, including the fastest, are too close to call'
     """
     if alike == 1:
-        return "The fastest is distinguishable from all others by measured runs of similar plans"
-    told = f"~ {alike} of {among}, with the fastest, are not distinguishable by measured runs of similar plans"
-    return f"{told}; the simplest: {simplest}"
+        return "The fastest is clearly faster than all others, judging by measured runs of similar plans"
+    text = f"~ {alike} of {among}, including the fastest, are too close to call"
+    return f"{text}, judging by measured runs of similar plans; the simplest: {simplest}"
 
 
 def nearest_table(runs: Sequence[Mapping[str, Any]]) -> Table:

@@ -12,8 +12,8 @@ from calculon.base.errors import Problem, SpecError
 from calculon.declarations.execution import Execution
 from calculon.declarations.short_names import QUESTION_WORDS
 from calculon.declarations.spellings import PRECISIONS, precision
+from calculon.explore.allowed_inputs import MODEL
 from calculon.explore.answers import Answers
-from calculon.explore.offer import MODEL
 from calculon.explore.page_state import State, read_state
 from calculon.plan.plan import all_fields
 
@@ -28,7 +28,7 @@ _ELSEWHERE = {
 """Fields that only the question may state, with the argument that does."""
 
 
-def first_page(
+def initial_state(
     answers: Answers, words: Sequence[tuple[str, str]], mine: str | Mapping[str, Any] | None
 ) -> State:
     """Return the state that a page shows first.
@@ -42,12 +42,12 @@ def first_page(
         SpecError: For malformed input.
         Infeasible: For more processors than the networks of the system connect.
     """
-    offer = answers.offer
+    offer = answers.allowed
     state = read_state(words, offer, State(model=offer.model, system=offer.system, procs=1))
     if mine is None:
         answers.question(state)
         return state
-    model = answers.offer.source(MODEL, state.model)
+    model = answers.allowed.source(MODEL, state.model)
     seq_size = inputs.model(model).seq_size
     stated = read_baseline(mine, state.procs).of_model(seq_size)
     return (
@@ -77,7 +77,7 @@ def _of_pairs(state: State, fields: Mapping[str, Any]) -> State:
 def _of_file(answers: Answers, state: State, file: str) -> State:
     """Return a state with the plan of a file, including its batch, sequence length, precision and framework."""
     asked = {name: getattr(state, name) or None for name in ("preset", "batch", "seq", "dtype")}
-    model = answers.offer.source(MODEL, state.model)
+    model = answers.allowed.source(MODEL, state.model)
     question = ask(model, state.procs, answers.system(state), **asked, mine=file)
     found = baseline_plan(question)
     assert found is not None
@@ -88,7 +88,7 @@ def _of_file(answers: Answers, state: State, file: str) -> State:
         wanted = f"a plan of {state.procs:,} processors"
         raise SpecError(file, Problem("num_procs", wanted, f"one of {execution.num_procs:,}"))
     state = replace(state, **_words(state, question, execution, launched=found.launch is not None))
-    return replace(state, plan=answers.own(state, all_fields(execution)))
+    return replace(state, plan=answers.stated_fields(state, all_fields(execution)))
 
 
 def _words(

@@ -22,7 +22,7 @@ Axis = tuple[str, float]
 """A statistic or number of the execution, and the sign that turns it into "larger is better"."""
 
 
-def front(
+def pareto_points(
     title: str,
     y: Axis,
     x: Axis,
@@ -72,7 +72,7 @@ def axis(text: str, where: str) -> Axis:
     return name, 1.0 if sense == "max" else -1.0
 
 
-def front_of(one: SearchResult, x: str, y: str) -> Pareto:
+def pareto_of_search(one: SearchResult, x: str, y: str) -> Pareto:
     """Return the front of a search's executions; by default over the search's own objectives.
 
     Raises:
@@ -87,12 +87,12 @@ def front_of(one: SearchResult, x: str, y: str) -> Pareto:
     title = f"{space.model.name} on {space.num_procs:,} x {space.system.name}"
     if not len(one):
         raise Infeasible("nothing", f"{title}: no execution was found, so there is nothing to draw")
-    return front(
+    return pareto_points(
         title, axis(y, "y"), axis(x, "x"), [one.evaluation.column], terms(one.plan), complete=True
     )
 
 
-def front_of_table(one: Evaluation, x: str, y: str) -> Pareto:
+def pareto_of_table(one: Evaluation, x: str, y: str) -> Pareto:
     """Return the front of the executions of a table that can run.
 
     Raises:
@@ -103,7 +103,7 @@ def front_of_table(one: Evaluation, x: str, y: str) -> Pareto:
         raise Infeasible("nothing", f"none of {len(one):,} executions can run")
     title = f"{int(one.feasible.sum()):,} of {len(one):,} executions"
     axes = axis(y, "y"), axis(x, "x")
-    return front(title, *axes, [one.column], terms(one.plan), complete=True)
+    return pareto_points(title, *axes, [one.column], terms(one.plan), complete=True)
 
 
 def terms(plan: Plan) -> Sequence[str]:
@@ -113,9 +113,9 @@ def terms(plan: Plan) -> Sequence[str]:
 
 def terms_among(editions: Array, presets: Array) -> list[str]:
     """Return the editions of rows, each with its preset if all its rows share one (or have none)."""
-    found = []
+    result = []
     for name in EDITION_NAMES:
         used = set(presets[editions == name].tolist()) - {""}
         alone = used if len(used) == 1 and name != PUBLISHED else ()
-        found += [", ".join((name, *alone))] * bool((editions == name).any())
-    return found
+        result += [", ".join((name, *alone))] * bool((editions == name).any())
+    return result

@@ -42,7 +42,7 @@ def field_of(figure: Figure, value: float) -> Field:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Knob:
+class Slider:
     """Machine figure with a slider.
 
     Attributes:
@@ -68,14 +68,14 @@ class Knob:
         return self.value != self.figure.value
 
     @property
-    def place(self) -> int:
+    def index(self) -> int:
         """Index of the stop nearest to the value."""
         # Compare logarithms: stops are spaced geometrically. 1e-300 avoids a division by zero.
         nearest = min(self.stops, key=lambda stop: abs(math.log(stop / max(self.value, 1e-300))))
         return self.stops.index(nearest)
 
     @property
-    def mark(self) -> int:
+    def index_in_file(self) -> int:
         """Index of the stop with the value in the file."""
         return self.stops.index(self.figure.value)
 
@@ -113,9 +113,9 @@ Figures = Mapping[str, Figure]
 """Figures of a machine file by path."""
 
 
-def knobs(
+def sliders(
     system: System, known: Figures, changes: Mapping[str, float], arithmetic: str
-) -> list[Knob]:
+) -> list[Slider]:
     """Return the sliders of a machine.
 
     Args:
@@ -125,7 +125,7 @@ def knobs(
         arithmetic: Datatype of the shown plan's products, which selects the matrix engine.
     """
     return [
-        Knob(
+        Slider(
             figure=known[path],
             label=label,
             value=changes.get(path, known[path].value),
@@ -261,7 +261,7 @@ def stops(figure: Figure) -> tuple[float, ...]:
     return tuple(sorted({*possible, figure.value}))
 
 
-def others(known: Figures, changes: Mapping[str, float], shown: list[Knob]) -> list[Figure]:
+def others(known: Figures, changes: Mapping[str, float], shown: list[Slider]) -> list[Figure]:
     """Return the figures without sliders that affect training steps, changed ones first."""
     sliders = {one.path for one in shown}
     every = [
@@ -301,12 +301,12 @@ def changes_in_words(
 ) -> list[tuple[str, str, str]]:
     """Return the differences from the machine file: path, label, and both values in words."""
     names = figure_labels(system, known)
-    told = []
+    rows = []
     for path in sorted(changes):
         figure = known.get(path)
         if figure is None:  # for example an entry of a table
-            told.append((path, path, number(changes[path])))
+            rows.append((path, path, number(changes[path])))
             continue
         before, after = (stated(one, figure.unit) for one in (figure.value, changes[path]))
-        told.append((path, names.get(path, path), f"{before} → {after}"))
-    return told
+        rows.append((path, names.get(path, path), f"{before} → {after}"))
+    return rows

@@ -14,8 +14,8 @@ from calculon.campaign.goals import TimeSpan
 from calculon.declarations import catalog
 from calculon.declarations.parse import parse_value
 from calculon.documents.served_frontier import AXES, frontier_in
+from calculon.explore.allowed_inputs import MODEL
 from calculon.explore.answers import Answers
-from calculon.explore.offer import MODEL
 from calculon.explore.page_state import State
 from calculon.explore.serving.served_words import DEPLOYMENT, REQUESTS
 from calculon.search.deployments.deployment_search import DeploymentSearch
@@ -45,15 +45,15 @@ def stated(state: State, words: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         SpecError: For a text that is no value.
     """
-    found = {}
+    result = {}
     for word, one in words.items():
         if not (text := state.option(word)):
             continue
         try:
-            found[one.key] = parse_value(text)
+            result[one.key] = parse_value(text)
         except SpecError as error:
             raise SpecError("address", Problem(one.key, error.expected, error.found)) from None
-    return found
+    return result
 
 
 def workload(state: State) -> Workload:
@@ -93,9 +93,9 @@ def fixed(state: State) -> dict[str, Any]:
     Raises:
         SpecError: For invalid values.
     """
-    found = {name: one for name, one in stated(state, DEPLOYMENT).items() if name != COUNT}
-    checked("deployment", found)
-    return found
+    result = {name: one for name, one in stated(state, DEPLOYMENT).items() if name != COUNT}
+    checked("deployment", result)
+    return result
 
 
 def key_of(state: State) -> str:
@@ -112,7 +112,7 @@ def space(state: State, answers: Answers) -> DeploymentSpace:
     Raises:
         SpecError: For an invalid question.
     """
-    return answers.kept(("deployments tried", key_of(state)), lambda: _space(state, answers))
+    return answers.cached(("deployments tried", key_of(state)), lambda: _space(state, answers))
 
 
 def _space(state: State, answers: Answers) -> DeploymentSpace:
@@ -128,16 +128,23 @@ def _space(state: State, answers: Answers) -> DeploymentSpace:
 
 
 def _make(
-    state: State, answers: Answers, load: Workload, held: Mapping[str, Any], *, front: bool = False
+    state: State,
+    answers: Answers,
+    load: Workload,
+    held: Mapping[str, Any],
+    *,
+    vary_batch: bool = False,
 ) -> DeploymentSpace:
-    source, system = answers.offer.source(MODEL, state.model), answers.system(state)
-    model = answers.kept(("model", state.model), lambda: inputs.model(source))
-    return make_space(model, counts(state, load), system, load, None, held, front=front)
+    source, system = answers.allowed.source(MODEL, state.model), answers.system(state)
+    model = answers.cached(("model", state.model), lambda: inputs.model(source))
+    return make_space(model, counts(state, load), system, load, None, held, vary_batch=vary_batch)
 
 
 def possible(state: State, answers: Answers, name: str) -> list[int]:
     """Return the possible values of a numeric field, given the types and the previous numbers of the address."""
-    return answers.kept(("possible", key_of(state), name), lambda: _possible(state, answers, name))
+    return answers.cached(
+        ("possible", key_of(state), name), lambda: _possible(state, answers, name)
+    )
 
 
 def _possible(state: State, answers: Answers, name: str) -> list[int]:
@@ -158,11 +165,13 @@ def _possible(state: State, answers: Answers, name: str) -> list[int]:
 def deployments(state: State, answers: Answers) -> DeploymentSearch:
     """Return the best deployments by generated tokens/s per processor, which are the cheapest ones."""
     tried = space(state, answers)
-    return answers.searched(("deployments", key_of(state)), lambda: searched(tried, OBJECTIVE, TOP))
+    return answers.cached_search(
+        ("deployments", key_of(state)), lambda: searched(tried, OBJECTIVE, TOP)
+    )
 
 
 @dataclass(frozen=True)
-class Answered:
+class DisplayedDeployment:
     """Deployment of a page.
 
     Attributes:
@@ -174,24 +183,24 @@ class Answered:
     problem: str = ""
 
 
-def answered(state: State, answers: Answers) -> Answered:
+def displayed_deployment(state: State, answers: Answers) -> DisplayedDeployment:
     """Return the deployment of a page."""
     found = deployments(state, answers)
-    return answers.kept(("answered", key_of(state)), lambda: _answered(found))
+    return answers.cached(("answered", key_of(state)), lambda: _displayed_deployment(found))
 
 
-def _answered(found: DeploymentSearch) -> Answered:
-    if len(found):
-        return Answered(found[0])
-    why = str(found.why)
-    if found.nearest is None:
-        return Answered(None, why)
-    tried = found.space
+def _displayed_deployment(result: DeploymentSearch) -> DisplayedDeployment:
+    if len(result):
+        return DisplayedDeployment(result[0])
+    why = str(result.why)
+    if result.nearest is None:
+        return DisplayedDeployment(None, why)
+    tried = result.space
     try:
-        one = tried.deployment(found.nearest)
-        return Answered(serve(tried.model, one, tried.system, tried.workload), why)
+        one = tried.deployment(result.nearest)
+        return DisplayedDeployment(serve(tried.model, one, tried.system, tried.workload), why)
     except Infeasible:
-        return Answered(None, why)
+        return DisplayedDeployment(None, why)
 
 
 def frontier(state: State, answers: Answers) -> Mapping[str, Any]:
@@ -203,7 +212,7 @@ def frontier(state: State, answers: Answers) -> Mapping[str, Any]:
     numbers = [word for word, one in DEPLOYMENT.items() if one.key not in CHOICES]
     options = {name: one for name, one in state.options.items() if name not in numbers}
     free = replace(state, options=options)
-    return answers.kept(("frontier", key_of(free)), lambda: _frontier(free, answers))
+    return answers.cached(("frontier", key_of(free)), lambda: _frontier(free, answers))
 
 
 def _frontier(state: State, answers: Answers) -> Mapping[str, Any]:
@@ -212,7 +221,7 @@ def _frontier(state: State, answers: Answers) -> Mapping[str, Any]:
     load = replace(
         load, rate=None, users=None, think=pause
     )  # no fixed load, so that every batch is tried
-    tried = _make(state, answers, load, fixed(state), front=True)
+    tried = _make(state, answers, load, fixed(state), vary_batch=True)
     return frontier_in(searched(tried, pareto=AXES))
 
 

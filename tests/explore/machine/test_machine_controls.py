@@ -6,19 +6,19 @@ import pytest
 
 from calculon import inputs
 from calculon.declarations import catalog
-from calculon.explore.machine.knobs import (
+from calculon.explore.allowed_inputs import AllowedInputs
+from calculon.explore.machine.machine_controls import (
     CAPACITY,
     FURTHEST,
     changes_in_words,
     figure_labels,
     found_by,
-    knobs,
     labels,
     others,
+    sliders,
     stops,
     unlike_file,
 )
-from calculon.explore.offer import Offer
 from calculon.explore.page_state import State, read_state
 from calculon.hardware.figures import figures_of
 from tests.draws import some
@@ -36,16 +36,16 @@ def system(request):
 
 
 def test_every_slider_is_a_figure_and_stops_at_its_value_in_the_file(system):
-    shown = knobs(system, known(system), {}, "bfloat16")
+    shown = sliders(system, known(system), {}, "bfloat16")
     assert {CAPACITY, "mem1.GBps", "networks[0].bandwidth"} <= {one.path for one in shown}
     for one in shown:
         assert not one.changed
-        assert one.stops[one.mark] == one.stops[one.place] == one.figure.value
+        assert one.stops[one.index_in_file] == one.stops[one.index] == one.figure.value
         assert one.figure.problem(one.stops[0]) is one.figure.problem(one.stops[-1]) is None
 
 
 def test_stops_rise_by_steps_that_people_can_hit_and_are_round(system):
-    for one in knobs(system, known(system), {}, "bfloat16"):
+    for one in sliders(system, known(system), {}, "bfloat16"):
         assert list(one.stops) == sorted({*one.stops})
         assert one.stops[0] >= one.figure.value * FURTHEST[0]
         assert one.stops[-1] <= one.figure.value * FURTHEST[1]
@@ -62,15 +62,17 @@ def test_stops_rise_by_steps_that_people_can_hit_and_are_round(system):
 def test_a_value_between_stops_is_shown_at_the_nearest():
     machine = inputs.system("h100_80g_sxm")
     (one,) = (
-        k for k in knobs(machine, known(machine), {CAPACITY: 121}, "bfloat16") if k.path == CAPACITY
+        k
+        for k in sliders(machine, known(machine), {CAPACITY: 121}, "bfloat16")
+        if k.path == CAPACITY
     )
     assert (one.field.number, one.text, one.changed) == ("121", "121 GiB", True)
-    assert one.stops[one.place] == 120
+    assert one.stops[one.index] == 120
 
 
 def test_sliders_and_other_figures_are_all_that_steps_depend_on(system):
     figures = known(system)
-    shown = knobs(system, figures, {}, "bfloat16")
+    shown = sliders(system, figures, {}, "bfloat16")
     rest = others(figures, {}, shown)
     paths = [one.path for one in (*shown, *rest)]
     assert sorted(paths) == sorted(figures_of(system, points=True))
@@ -118,10 +120,10 @@ def test_times_are_set_in_microseconds_and_addressed_in_the_unit_of_the_file():
     machine = inputs.system("h100_80g_sxm")
     figures = known(machine)
     first = State(model="llama3-8B", system="h100_80g_sxm", procs=64)
-    for one in knobs(machine, figures, {}, "bfloat16"):
+    for one in sliders(machine, figures, {}, "bfloat16"):
         for stop, text in zip(one.stops, one.numbers, strict=True):
-            state = read_state([(one.field.name, text)], Offer(), first)
+            state = read_state([(one.field.name, text)], AllowedInputs(), first)
             assert state.machine == {one.path: stop}
     (path,) = (path for path in figures if path == "networks[1].latency")
     pairs = [(f"system.{path}.us", "5"), (f"system.{path}", "1")]  # the control before what was
-    assert read_state(pairs, Offer(), first).machine == {path: 5e-6}
+    assert read_state(pairs, AllowedInputs(), first).machine == {path: 5e-6}

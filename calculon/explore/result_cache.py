@@ -15,21 +15,21 @@ from typing import Any
 import numpy as np
 
 from calculon.base.errors import CalculonError
-from calculon.explore.visits import (
+from calculon.explore.request_tracking import (
     GRACE,
     LINGER,
+    Computation,
     Pending,
     Unfinished,
     Waiter,
-    Work,
+    count_searched,
     now,
-    seen,
     under_way,
 )
 
 # Approximate memory of a result
 
-MOST_OBJECTS = 20_000
+MAX_OBJECTS = 20_000
 """Maximum number of objects that are measured; the remaining objects of larger results count :data:`SMALL` each."""
 
 SMALL = 64
@@ -51,7 +51,7 @@ def object_size(result: Any) -> int:
     while waiting:
         one = waiting.popleft()
         total += one.nbytes if isinstance(one, np.ndarray) else sys.getsizeof(one, SMALL)
-        if len(seen) > MOST_OBJECTS:
+        if len(seen) > MAX_OBJECTS:
             return total + SMALL * len(waiting)
         for inner in gc.get_referents(one):
             if id(inner) not in seen and not isinstance(inner, _SHARED):
@@ -89,10 +89,10 @@ def _call(name: str, *values: int) -> None:
 
 def _function(name: str) -> Callable[..., Any] | None:
     try:
-        found: Callable[..., Any] | None = getattr(ctypes.CDLL(None), name, None)
+        result: Callable[..., Any] | None = getattr(ctypes.CDLL(None), name, None)
     except (OSError, TypeError):  # no such library, for example on Windows
         return None
-    return found
+    return result
 
 
 SEARCHES = 3
@@ -105,7 +105,7 @@ SPARED = 20
 """Minimum seconds of computing per second spent on returning memory, which limits the overhead to 5 %."""
 
 
-class _Entry(Work):
+class _Entry(Computation):
     """Cache entry: a result, or its computation."""
 
     def __init__(self, of: Waiter | None):
@@ -116,7 +116,7 @@ class _Entry(Work):
     def result(self, waiter: Waiter) -> Any:
         """Return the result, or raise its error; raise Pending if the waiter's patience ends first."""
         if not self.future.done():
-            if isinstance(waiter, Work):
+            if isinstance(waiter, Computation):
                 waiter.on = self
             wait([self.future], waiter.patience())
             if not self.future.done():
@@ -128,19 +128,19 @@ class _Entry(Work):
         return self.future.result()
 
 
-class Memo:
+class ResultCache:
     """Least-recently-used cache of results by key.
 
     Errors of requests are cached, too. A computation that nobody waits for is cancelled and leaves nothing; only the
     search last reported as pending continues for a while, in case its user returns.
 
     Args:
-        most: Maximum number of results; the least recently used one is evicted first.
-        most_bytes: Approximate maximum of their bytes.
+        max_results: Maximum number of results; the least recently used one is evicted first.
+        max_bytes: Approximate maximum of their bytes.
     """
 
-    def __init__(self, most: int = 4_096, most_bytes: int = 256 * 2**20):
-        self._most, self._most_bytes = most, most_bytes
+    def __init__(self, max_results: int = 4_096, max_bytes: int = 256 * 2**20):
+        self._max_results, self._max_bytes = max_results, max_bytes
         self._known: OrderedDict[Hashable, _Entry] = OrderedDict()
         self._bytes = 0
         self._worked = 0.0
@@ -189,7 +189,7 @@ class Memo:
                     raise
             finally:
                 entry.waiters.remove(waiter)
-            seen()  # its other waiters left and it was cancelled: start again
+            count_searched()  # its other waiters left and it was cancelled: start again
 
     def _linger(self, entry: _Entry) -> None:
         """Let a search continue for a while, and end the previous one that did."""
@@ -215,7 +215,7 @@ class Memo:
         began = perf_counter()
         try:
             with under_way(entry):
-                seen()
+                count_searched()
                 found = compute()
         except CalculonError as error:
             entry.future.set_exception(error.with_traceback(None))
@@ -248,11 +248,11 @@ class Memo:
         with self._lock:
             entry.bytes = size
             self._bytes += size
-            if len(self._known) <= self._most and self._bytes <= self._most_bytes:
+            if len(self._known) <= self._max_results and self._bytes <= self._max_bytes:
                 return
             for key in [key for key, one in self._known.items() if one.future.done()]:
                 self._bytes -= self._known.pop(key).bytes
-                if len(self._known) <= self._most and self._bytes <= self._most_bytes:
+                if len(self._known) <= self._max_results and self._bytes <= self._max_bytes:
                     return
 
     def known(self, key: Hashable) -> Any:

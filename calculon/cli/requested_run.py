@@ -45,7 +45,7 @@ def add_run(parser: Parser, *, without: Collection[str] = ()) -> None:
     add_preset(parser)
 
 
-def asked_run(arguments: argparse.Namespace) -> "TrainingRun":
+def requested_run(arguments: argparse.Namespace) -> "TrainingRun":
     """Return the run that the arguments of :func:`add_run` describe."""
     from calculon.advise.runs.run_of_plan import campaign
 
@@ -72,7 +72,7 @@ def asked_run(arguments: argparse.Namespace) -> "TrainingRun":
         )
 
 
-def asked_largest(arguments: argparse.Namespace) -> "LargestModel":
+def requested_largest(arguments: argparse.Namespace) -> "LargestModel":
     """Return the largest trainable model for the arguments of :func:`add_run`, which name no model."""
     from calculon.advise.runs.largest_model import largest_model, not_asked
 

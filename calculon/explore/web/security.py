@@ -30,7 +30,7 @@ LONGEST_ADDRESS = 8_000
 _HOST = re.compile(r"(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<name>[^:\[\]]+))(?::\d{1,5})?")
 
 
-class Guard:
+class SecurityMiddleware:
     """Middleware that admits requests addressed to this server, and adds :data:`HEADERS` to every response.
 
     A foreign page can make its own host name resolve to this server (DNS rebinding), but its requests then carry that

@@ -5,14 +5,20 @@ import socket
 import pytest
 from starlette.responses import PlainTextResponse
 
-from calculon.explore.web.guard import HEADERS, LONGEST_ADDRESS, Guard, is_loopback, names_of
+from calculon.explore.web.security import (
+    HEADERS,
+    LONGEST_ADDRESS,
+    SecurityMiddleware,
+    is_loopback,
+    names_of,
+)
 from tests.explore.asking import asked
 
 APP = PlainTextResponse("inside")
 
 
-def guard(host: str = "127.0.0.1") -> Guard:
-    return Guard(APP, names_of(host))
+def guard(host: str = "127.0.0.1") -> SecurityMiddleware:
+    return SecurityMiddleware(APP, names_of(host))
 
 
 def test_names_and_numbers_of_this_machine_are_answered():

@@ -13,20 +13,20 @@ from calculon.base.frozen import dataclass
 from calculon.declarations.axes import PUBLISHED_DEGREES
 from calculon.declarations.files import STDIN
 from calculon.declarations.named_values import CORRECTED
+from calculon.explore.allowed_inputs import MODEL, SYSTEM
 from calculon.explore.answers import Answers
-from calculon.explore.offer import MODEL, SYSTEM
 from calculon.explore.page_state import MACHINE, State
-from calculon.explore.search.searches import asked, counts_of, offered, on_count, opened
-from calculon.explore.serving.asked_deployments import (
+from calculon.explore.search.searches import counts_of, offered, on_count, opened, search_settings
+from calculon.explore.serving.served_words import DEPLOYMENT, REQUESTS
+from calculon.explore.serving.serving_results import (
     LISTED,
     TOP,
-    answered,
     counts,
+    displayed_deployment,
     fixed,
     stated,
     workload,
 )
-from calculon.explore.serving.served_words import DEPLOYMENT, REQUESTS
 from calculon.explore.view_names import SERVING
 from calculon.plan.plan import NAMES
 from calculon.search.overrides import parse
@@ -230,7 +230,7 @@ def _search(state: State, answers: Answers) -> Iterator[Equivalent]:
 
 def _searched(state: State, answers: Answers, counts: Sequence[int], file: str) -> Iterator[str]:
     """Yield the search command for some processor counts."""
-    question = asked(state, answers).question
+    question = search_settings(state, answers).question
     model, system = _sources(state, answers)
     dtype = state.dtype or question.datatype
     procs = ",".join(map(str, counts))
@@ -258,7 +258,7 @@ def _search_call(
     state: State, answers: Answers, procs: str, counts: Sequence[int] | None = None
 ) -> str:
     """Return the search as a Python expression."""
-    question = asked(state, answers).question
+    question = search_settings(state, answers).question
     fixed, more = (
         fixed_values(state, answers),
         _more_on(state, answers, counts or (state.procs,)),
@@ -276,17 +276,17 @@ def _search_call(
 
 def _more_on(state: State, answers: Answers, counts: Sequence[int]) -> dict[str, Values]:
     """Return the values that searches on some processor counts try in addition to the defaults."""
-    found: dict[str, Values] = {}
+    result: dict[str, Values] = {}
     for procs in counts:
         other = state if procs == state.procs else on_count(state, answers, procs)
         for name, values in more_values(other, answers).items():
-            found[name] = tuple(dict.fromkeys((*found.get(name, ()), *values)))
-    return found
+            result[name] = tuple(dict.fromkeys((*result.get(name, ()), *values)))
+    return result
 
 
 def fixed_values(state: State, answers: Answers) -> dict[str, Values]:
     """Return the values that a search fixes: by the precision, and by the address."""
-    arithmetic = asked(state, answers).question.arithmetic
+    arithmetic = search_settings(state, answers).question.arithmetic
     recipe = {name: (value,) for name, value in arithmetic.items() if name != "datatype"}
     return recipe | parse("fix", state.option("fix").split())
 
@@ -310,16 +310,16 @@ def _written(value: Any) -> str:
 def _depends(state: State, answers: Answers) -> Iterator[Equivalent]:
     yield from _shown(state, answers)
     if answers.plan(state).estimate is not None:
-        title, words = "Sensitivity of this plan", asked_effects(state)
-        told = {"--of": words.get("of"), "--range": words.get("spread")}
-        options = [part for name, value in told.items() if value for part in (name, str(value))]
+        title, words = "Sensitivity of this plan", requested_effects(state)
+        stated = {"--of": words.get("of"), "--range": words.get("spread")}
+        options = [part for name, value in stated.items() if value for part in (name, str(value))]
         options += ["--replan"] if "replan" in words else []
         named = [f"{name}={value!r}" for name, value in words.items()]
         call = f"calculon.sensitivity({', '.join([_SPECS, *named])})"
         yield of_plan(title, ("sensitivity", *options), "depends", call, state, answers)
 
 
-def asked_effects(state: State) -> dict[str, Any]:
+def requested_effects(state: State) -> dict[str, Any]:
     """Return the sensitivity settings of the address, by function argument."""
     words: dict[str, Any] = {
         name: state.options[name] for name in ("of", "spread") if name in state.options
@@ -354,7 +354,7 @@ def _serving(state: State, answers: Answers) -> Iterator[Equivalent]:
         name="deployments",
         call=f"calculon.search_deployments({call})",
     )
-    served = answered(state, answers).served
+    served = displayed_deployment(state, answers).served
     if served is None:
         return
     own = stated_deployment(served.deployment)
@@ -397,8 +397,8 @@ _VIEWS = {
 def _sources(state: State, answers: Answers) -> tuple[str, str]:
     """Return model and system as a command takes them: catalog names, or the files that the owner named."""
     return (
-        str(answers.offer.source(MODEL, state.model)),
-        str(answers.offer.source(SYSTEM, state.system)),
+        str(answers.allowed.source(MODEL, state.model)),
+        str(answers.allowed.source(SYSTEM, state.system)),
     )
 
 
@@ -433,8 +433,8 @@ def _lengths(state: State, answers: Answers) -> list[str]:
 
 def own_length(state: State, answers: Answers) -> int:
     """Return the question's sequence length if it differs from the model's; else 0."""
-    source = answers.offer.source(MODEL, state.model)
-    model = answers.kept(("model", state.model), lambda: inputs.model(source))
+    source = answers.allowed.source(MODEL, state.model)
+    model = answers.cached(("model", state.model), lambda: inputs.model(source))
     length = answers.question(state).model.seq_size
     return 0 if model.seq_size == length else length
 

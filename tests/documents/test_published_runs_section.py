@@ -2,7 +2,7 @@
 
 import pytest
 
-from calculon.documents.campaign_beside import published_section
+from calculon.documents.published_runs_section import published_section
 from calculon.render.digits import Digits
 from tests.documents.drawing import drawn, flat
 

@@ -7,11 +7,11 @@ from time import monotonic
 from typing import Protocol
 
 GRACE = 2.0
-"""Seconds for which a computation continues after a request was told to come back, since it is expected to."""
+"""Seconds for which a computation continues after its request was asked to poll again."""
 
 
 LINGER = 30.0
-"""Seconds for which the last such search continues: people look at other pages and return."""
+"""Seconds for which the last pending search continues, because users look at other pages and return."""
 
 
 class Unfinished(Exception):
@@ -44,7 +44,7 @@ class Waiter(Protocol):
         """Return the maximum seconds to wait; None for no limit."""
 
 
-class Visit:
+class PageRequest:
     """A request.
 
     Args:
@@ -72,7 +72,7 @@ class Visit:
         return None if self._until is None else max(0.0, self._until - monotonic())
 
 
-_ALWAYS = Visit()
+_ALWAYS = PageRequest()
 _NOW: ContextVar[Waiter] = ContextVar("now", default=_ALWAYS)
 """The request or computation under way in a thread."""
 
@@ -92,7 +92,7 @@ def under_way(waiter: Waiter) -> Iterator[None]:
         _NOW.reset(token)
 
 
-class Work:
+class Computation:
     """A computation.
 
     Args:
@@ -107,7 +107,7 @@ class Work:
     def __init__(self, of: Waiter | None = None) -> None:
         self.waiters: list[Waiter] = []
         self.looked_at = 0
-        self.on: Work | None = None
+        self.on: Computation | None = None
         self._of = of
         self._until = 0.0
 
@@ -130,14 +130,14 @@ class Work:
         return Pending(self.looked_at + (self.on.looked_at if self.on else 0))
 
 
-def seen(count: int = 0) -> None:
+def count_searched(count: int = 0) -> None:
     """Count further searched executions of the computation under way in this thread.
 
     Raises:
         Cancelled: If nobody waits for it any more.
     """
     work = _NOW.get()
-    if isinstance(work, Work):
+    if isinstance(work, Computation):
         work.looked_at += count
     if not work.wanted():
         raise Cancelled

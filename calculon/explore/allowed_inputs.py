@@ -18,7 +18,7 @@ from calculon.inputs import Source
 MODEL, SYSTEM = "model", "system"
 
 
-class Offer:
+class AllowedInputs:
     """Names that may be requested.
 
     Args:

@@ -69,7 +69,7 @@ def test_connections_without_a_complete_request_are_closed(monkeypatch):
 
 
 def test_connections_beyond_the_limit_are_refused(monkeypatch):
-    monkeypatch.setattr(patience, "MOST_CONNECTIONS", 5)
+    monkeypatch.setattr(patience, "MAX_CONNECTIONS", 5)
     with calculon.explore(*ASKED) as page:
         idle = [socket.create_connection(("127.0.0.1", port_of(page))) for _ in range(5)]
         with pytest.raises(HTTPError, match="503"):
