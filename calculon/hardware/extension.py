@@ -291,6 +291,11 @@ class Link:
         default=None,
     )
 
+    synchronous: bool = declare(
+        "all-reduces between replicas of hybrid sharding (dp_shard, zero_stage 3 and fsdp) on this network do not "
+        "overlap with computation",
+        default=False,
+    )
     uplink: Uplink | None = declare(
         "switches inside the network: groups that cross their uplinks share them, for executions with a coll_algo other "
         "than published; by default groups do not slow each other down",

@@ -452,6 +452,7 @@ EXTENSIONS: Mapping[str, tuple[str, ...]] = {
         "operations",
         "processor_usage",
         "torus",
+        "synchronous",
         "uplink",
     ),
     "memory": (
