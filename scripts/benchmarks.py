@@ -566,15 +566,23 @@ def main(arguments: Sequence[str]) -> int:
     names = [*(benchmark.__name__ for benchmark in (*BENCHMARKS, *LONG)), *comparable]
     parser = argparse.ArgumentParser(
         prog="scripts/bench",
-        description="Measure what the project promises, or compare with another checkout.",
-        epilog=f"Names: {', '.join(names)}. Compared are {', '.join(comparable)}.",
-    )
-    parser.add_argument("words", nargs="*", metavar="NAME", help="run what contains one of these")
-    parser.add_argument(
-        "--against", type=Path, metavar="CHECKOUT", help="run the same here and there, in turn"
+        description="Measure the speed of this checkout, or compare it with another one.",
+        epilog=f"Names: {', '.join(names)}. A comparison runs {', '.join(comparable)}.",
     )
     parser.add_argument(
-        "--rounds", type=int, default=3, help="turns of a comparison (default: %(default)s)"
+        "words",
+        nargs="*",
+        metavar="NAME",
+        help="run the benchmarks whose name contains one of these",
+    )
+    parser.add_argument(
+        "--against",
+        type=Path,
+        metavar="CHECKOUT",
+        help="run the same benchmarks alternately in both checkouts",
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="rounds of a comparison (default: %(default)s)"
     )
     options = parser.parse_args(arguments)
     there = names if options.against is None else comparable

@@ -1,4 +1,4 @@
-"""What ``scripts/pictures`` draws: one picture of each kind, by the commands that the documentation shows."""
+"""Pictures of ``scripts/pictures``: one of each kind, drawn by the commands in the documentation."""
 
 import json
 import os
@@ -26,7 +26,7 @@ COMMANDS = (
     "plot goodput llama3.1-405B llama3.1-405B_h100x16384 h100_80g_sxm_24k --campaign llama3-405B "
     "--procs 256:131072:x2 -o goodput.png",
     "plot budget llama-3-8b 64-512 h100,h200,mi300x --tokens 1T --deadline 7d -o budget.png",
-    "plot batch llama-3.1-70b 8 h100 --prompt 2000 --output 500 --ttft 1 --tpot 0.05 -o batch.png",
+    "plot batch llama-3.1-70b tp=8 h100 --prompt 2000 --output 500 --ttft 1 --tpot 0.05 -o batch.png",
     "plot frontier llama-3.1-70b 8 a100_80g_sxm h100 b200 --prompt 8k --output 1k -o frontier.png",
     "sensitivity llama-3.1-70b 1024 h100 --replan -o tornado.png",
     "calibrate h100_80g_sxm --kernels -o fitted.json --plot kernels.png",

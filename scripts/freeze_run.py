@@ -1,13 +1,13 @@
-"""Keep what this checkout prints and writes, and compare a later one with it: for changes of structure.
+"""Record all outputs of this checkout, and compare a later version with them, to check a refactoring.
 
-scripts/freeze record /tmp/before.json.gz                       about five minutes
-scripts/freeze compare /tmp/before.json.gz                      exit code 1 where something differs
+scripts/freeze record /tmp/before.json.gz                       takes about five minutes
+scripts/freeze compare /tmp/before.json.gz                      exit code 1 if anything differs
 scripts/freeze compare /tmp/before.json.gz --agreed agreed.txt
 
-Kept are the commands of all pages at 80 and 160 columns with the files that they write, the help of each command, the
-HTML of results in notebooks as text, all reference executions, and the rows of the validation in both editions. Pages
-are compared word by word, so that other line breaks are no difference; numbers are compared exactly. A line of the
-agreed differences is the name of an output (``*`` stands for anything), or ``OLD -> NEW`` for words that have changed.
+Recorded are the commands of all pages at 80 and 160 columns with the files that they write, the help of each command,
+the HTML of results in notebooks as text, all reference executions, and the rows of the validation in both editions.
+Pages are compared word by word, so line breaks may differ; numbers are compared exactly. Each line of the agreed
+differences is the name of an output (``*`` stands for anything), or ``OLD -> NEW`` for changed words.
 """
 
 import argparse
@@ -177,8 +177,8 @@ def run() -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("what", choices=("record", "compare"))
-    parser.add_argument("file", type=Path, help="compressed JSON, outside of the checkout")
-    parser.add_argument("--agreed", type=Path, help="differences that are wanted, one a line")
+    parser.add_argument("file", type=Path, help="compressed JSON, outside the checkout")
+    parser.add_argument("--agreed", type=Path, help="intended differences, one per line")
     arguments = parser.parse_args()
     old, lines = {}, []
     try:  # before the minutes that it takes

@@ -1,4 +1,4 @@
-"""What ``scripts/fuzz`` runs: many cases on all cores, a line of counts, and the files of the failures."""
+"""Run many damaged input files on all cores, print counts, and keep the files of failures."""
 
 import argparse
 import multiprocessing

@@ -3,13 +3,13 @@
 scripts/mutants                        20 changes of any module
 scripts/mutants -n 100 calculon/cost   100 changes of one package
 scripts/mutants --fast                 only the tests of scripts/test --fast
-scripts/mutants -n 3000 --choose 8     choose the slow tests that scripts/test --fast runs, 8 s of them: those that
-                                       notice the most changes, by estimate; writes tests/times.txt
+scripts/mutants -n 3000 --choose 8     choose 8 s of slow tests for scripts/test --fast, the tests that are estimated to
+                                       notice the most changes; writes tests/times.txt
 
-All changes are compiled into the program behind switches, so that it is imported and its tests are collected once.
-Then the tests run without any change, to record which of them reach each switch, be it in a result that they share;
-each change is switched on in a process of its own, where the tests that reach it run until one fails: those of
-scripts/test --fast first, the shortest first. Programs that tests start are unchanged.
+All changes are compiled into the program behind switches, so the program is imported and its tests are collected only
+once. The tests first run without any change, to record which of them reach each switch, also through shared results.
+Then each change is switched on in a separate process, where the tests that reach it run until one fails, starting with
+the tests of scripts/test --fast, shortest first. Programs that tests start are unchanged.
 """
 
 import argparse
@@ -637,7 +637,7 @@ def main() -> int:
         "--choose",
         type=positive(float),
         metavar="SECONDS",
-        help="choose the slow tests of scripts/test --fast, of this processor time in all",
+        help="choose the slow tests of scripts/test --fast, with this total processor time",
     )
     arguments = parser.parse_args()
     seed = random.randrange(10**6) if arguments.seed is None else arguments.seed

@@ -1,6 +1,6 @@
-"""What ``scripts/json_to_csv`` does: JSON results of ``llm``, ``loe`` and ``study`` as one CSV table.
+"""Convert JSON results of ``llm``, ``loe`` and ``study`` to one CSV table.
 
-A row is an execution: its file, its rank and processors where it is from a search, then execution fields and
+Each row is an execution: its file, its rank and processors if it comes from a search, then execution fields and
 statistics. Fields that a file does not have are empty.
 """
 

@@ -1,8 +1,8 @@
-"""What ``scripts/model_shapes`` lists: shapes of transformers with about so many parameters.
+"""List shapes of transformers with approximately the given number of parameters.
 
-For each number of blocks the hidden size, a multiple of the head size, whose parameter count is nearest to the budget;
-the feedforward layer is a multiple of it. Shapes whose hidden size over number of blocks (the aspect ratio) is unusual
-are left out.
+For each number of blocks, the hidden size is the multiple of the head size whose parameter count is closest to the
+target; the feedforward size is a multiple of it. Shapes with an unusual aspect ratio (hidden size over number of
+blocks) are excluded.
 """
 
 import argparse
@@ -40,7 +40,7 @@ def main() -> int:
     )
     parser.add_argument("--format", choices=FORMATS, default="text", help="default text")
     parser.add_argument(
-        "--write", type=int, metavar="BLOCKS", help="print the spec with so many blocks"
+        "--write", type=int, metavar="BLOCKS", help="print the spec with this number of blocks"
     )
     arguments = parser.parse_args()
     if not 1e6 <= arguments.budget <= 1e16:

@@ -22,7 +22,7 @@ from calculon.declarations.result_selection import (
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.launch.dialect import Dialect
-from calculon.serving.default_deployment import deployment_of
+from calculon.serving.default_deployment import default_types, deployment_of
 from calculon.serving.engine_scripts import UNCUT_TOKENS, deployment_text, server_of
 from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.load import SATURATED, Workload
@@ -62,7 +62,7 @@ def engine_text(
     Args:
         dialect: The serving engine.
         source: What to run: a deployment; a result, whose largest batch within its limits fills in an unstated batch;
-            or a number of processors, for the default deployment of :func:`calculon.serve`, which needs model and
+            or a number of processors, for their default split, which needs model and
             system.
         model, system: Model and machine, which convert shares of free memory to shares of all memory; defaults to those
             of the result.
@@ -103,7 +103,9 @@ def _plain(
         )
         raise SpecError(str(procs), Problem("", wanted, f"no {missing}", "name it: --system h100"))
     load = read_workload({"prompt": UNCUT_TOKENS, "output": 2})
-    return deployment_of(inputs.model(model), inputs.system(system), procs, load, changes)
+    shape = inputs.model(model)
+    stated = {**default_types(shape), **(changes or {})}
+    return deployment_of(shape, inputs.system(system), procs, load, stated)
 
 
 def _context_of(source: DeploymentSource) -> DeploymentContext:

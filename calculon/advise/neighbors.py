@@ -16,7 +16,7 @@ from calculon.declarations.execution import Execution
 from calculon.declarations.execution_fields.expert_fields import ExpertFields
 from calculon.declarations.execution_fields.sequence_fields import SequenceFields
 from calculon.declarations.model import Model
-from calculon.declarations.named_values import PUBLISHED
+from calculon.declarations.named_values import PUBLISHED, is_offered
 from calculon.declarations.presets import find_preset
 from calculon.declarations.statistics import OFFLOADS
 from calculon.hardware.system import System
@@ -280,7 +280,7 @@ def _values(name: str, execution: Execution, system: System) -> Iterable[Any]:
         values = [*entry.runs]
     if name == "zero_stage" and execution.training:
         values = [one for one in values if one != "auto"]  # equivalent to another value
-    return values
+    return [one for one in values if is_offered(name, one, system.provenance.family)]
 
 
 def _named_values(name: str, model: Model, execution: Execution, system: System) -> list[Any]:

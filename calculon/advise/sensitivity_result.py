@@ -224,9 +224,9 @@ class Sensitivity(WithMfu[float | None]):
     def table(self) -> dict[str, list[Any]]:
         """Return a row for each figure with an effect, the largest swing first.
 
-        ``path`` and ``name`` say which figure, ``kind`` of which kind it is, and ``hardware`` whether it is one of the
+        ``path`` and ``name`` identify the figure, ``kind`` is its kind, and ``hardware`` is true for figures of the
         machine. ``value``, ``low`` and ``high`` are in the ``unit`` of the row; ``at_low`` and ``at_high`` are the
-        statistic there. ``elasticity`` is at the value (``kink`` if it differs on both sides),
+        statistic at these two. ``elasticity`` is taken at the value (``kink`` is the right minus the left one),
         ``elasticity_between_ends`` between low and high. With ``replan=True`` there are also ``replanned_at_low`` and
         ``replanned_at_high``.
         """

@@ -1,4 +1,6 @@
-"""Attention half of a block: projections and attention, as a score matrix or fused (FlashAttention), MHA or GQA.
+"""Attention half of a block: projections and attention, with a score matrix or fused (FlashAttention).
+
+Multi-head, multi-query and grouped-query attention differ in the number of key/value heads.
 
 Source: Vaswani et al., *Attention is all you need*, arXiv 1706.03762, section 3.2; split by heads over tensor
 parallelism: Shoeybi et al., *Megatron-LM*, arXiv 1909.08053, section 3 (sections 3.1 and 3.2 of the published model).
@@ -58,7 +60,7 @@ def attention_layers(shape: BlockShape) -> Iterator[Layer]:
         yield from linear_attention_layers(shape)
         return
     model, choice = shape.model, shape.choice
-    if shape.whole:
+    if shape.whole_block:
         yield from entry_layers("AttnBlock", shape)
     fuses = choice.fusion != "published"
     if model.latent:
@@ -92,7 +94,7 @@ def attention_layers(shape: BlockShape) -> Iterator[Layer]:
         recompute=again,
         drops=When.REMAKES if model.attention_gate else When.NEVER,
     )
-    if shape.whole:
+    if shape.whole_block:
         yield from exit_layers("AttnBlock", shape, recompute=again)
 
 
@@ -310,14 +312,14 @@ def _eager(shape: BlockShape) -> Iterator[Layer]:
         flags=Flags(recompute=again, drops_output=drops),
     )
     yield _made_of_latents(scored, scored.activation) if model.latent else scored
-    normalised = softmax(
+    normalized = softmax(
         "AttnBlock_Multihead_SoftMax",
         scores,
         input_grad=input_grad,
         dtype_bytes=dtype_bytes,
         flags=softmax_flags,
     )
-    yield _with_sinks(normalised, shape)
+    yield _with_sinks(normalized, shape)
     if model.dropout:
         yield dropout(
             "AttnBlock_Multihead_DropOut",

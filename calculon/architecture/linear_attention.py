@@ -55,7 +55,7 @@ def linear_attention_layers(shape: BlockShape) -> Iterator[Layer]:
     Recomputation of the gated norm repeats the exchange after it (Megatron-LM, module *gdn_norm_out*).
     """
     model, name = shape.model, PREFIXES[shape.model.linear_attention]
-    if shape.whole:
+    if shape.whole_block:
         yield from entry_layers(name, shape)
     yield from input_layers(
         name,
@@ -98,7 +98,7 @@ def linear_attention_layers(shape: BlockShape) -> Iterator[Layer]:
         joined=False,
         drops=When.RECOMPUTE_GDN_NORM if delta else When.NEVER,
     )
-    if shape.whole:
+    if shape.whole_block:
         yield from exit_layers(name, shape)
 
 

@@ -26,13 +26,13 @@ def mlp_layers(shape: BlockShape) -> Iterator[Layer]:
     of them is such an MLP; with one expert the router has no choice.
     """
     model = shape.model
-    if shape.whole:
+    if shape.whole_block:
         yield from entry_layers("MlpBlock", shape, drops=When.DROPS_STREAM)
     if model.num_experts > 1:
         yield from expert_layers(shape)
     else:
         yield from _products(shape)
-    if shape.whole:
+    if shape.whole_block:
         yield from exit_layers("MlpBlock", shape)
 
 

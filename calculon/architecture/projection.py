@@ -1,7 +1,9 @@
-"""Column- and row-parallel projections: products of a block with weights, and their collectives.
+"""Column- and row-parallel projections (tensor and sequence parallelism): products with weights, and their collectives.
 
-A product overlaps with its collective in tiles, or they run one after the other. Source: Shoeybi et al., *Megatron-LM*,
-arXiv 1909.08053, section 3.
+Tensor parallelism all-reduces full activations. Sequence parallelism splits activations between the products along the
+sequence, and replaces each all-reduce by a reduce-scatter and an all-gather. A product overlaps with its collective in
+tiles, or they run one after the other. Sources: Shoeybi et al., *Megatron-LM*, arXiv 1909.08053, section 3; Korthikanti
+et al., arXiv 2205.05198, section 4.2.2.
 """
 
 from collections.abc import Iterable, Iterator
@@ -418,7 +420,7 @@ def output_layers(
         yield added_bias(
             f"{prefix}_BiasAdd",
             np.where(shape.tensor_par > 1, shape.residual, 0.0),
-            followed=shape.whole,
+            followed=shape.whole_block,
             dtype_bytes=shape.widths.result,
             flags=Flags(recompute=recompute),
         )

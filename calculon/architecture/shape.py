@@ -260,7 +260,7 @@ class BlockShape:
         return document_lengths(self.workload.keys, self.sizes.packed_percent)
 
     @property
-    def whole(self) -> bool:
+    def whole_block(self) -> bool:
         """True for a whole block, with norms, dropout and residual connections; False for a part of one."""
         return self.model.part == "block"
 

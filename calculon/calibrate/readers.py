@@ -271,7 +271,7 @@ def _collective(line: Line, system: System, network: int | None) -> Row:
         wanted = "one of " + ", ".join(OPERATIONS)
         hint = nearest(operation, OPERATIONS)
         raise line.refuse("operation", wanted, f"'{operation}'", hint)
-    size, members = line.number_of("bytes"), line.whole("members", 2)
+    size, members = line.number_of("bytes"), line.integer("members", 2)
     number = _network(line, system, network, members)
     moved = system.fabric.volume(
         np.array(number), operation, np.array(size), np.array(float(members))
@@ -314,7 +314,7 @@ def _check_options(lines: Sequence[Line], known: CollectiveOptions) -> None:
 def _network(line: Line, system: System, network: int | None, members: int) -> int:
     count = len(system.networks)
     if line.cells.get("network"):
-        network = line.whole("network", 0)
+        network = line.integer("network", 0)
         if network >= count:
             wanted = f"a network of {system.name}: 0 to {count - 1}"
             raise line.refuse("network", wanted, str(network))
@@ -344,7 +344,7 @@ def _product(line: Line, system: System, shapes: bool) -> Row:
         wanted = f"a datatype of {system.name}: {', '.join(known)}"
         hint = nearest(datatype, known)
         raise line.refuse("datatype", wanted, f"'{datatype}'", hint)
-    m, n, k = (line.whole(column) for column in ("m", "n", "k"))
+    m, n, k = (line.integer(column) for column in ("m", "n", "k"))
     name = f"{m:,} x {n:,} x {k:,} in {datatype}"
     part = f"{'ext.gemm' if shapes else 'matrix'}.{datatype}"
     return replace(_row(line, part, name, 2.0 * m * n * k, f"n={n} k={k}"), shape=(m, n, k))
@@ -357,7 +357,7 @@ def read_memory(file: str, _: System) -> Read:
 
 
 def _copy(line: Line) -> Row:
-    tier = line.whole("tier") if line.cells.get("tier") else 1
+    tier = line.integer("tier") if line.cells.get("tier") else 1
     if tier > 2:
         raise line.refuse("tier", "1 or 2", str(tier))
     size = line.number_of("bytes")

@@ -197,7 +197,7 @@ def published_trainings() -> tuple[PublishedTraining, ...]:
             run=line.cells["run"],
             system=systems[file],
             tokens=line.number_of("tokens_b") * _GIGA,
-            num_procs=line.whole("num_gpus"),
+            num_procs=line.integer("num_gpus"),
             processor_hours=line.number_of("gpu_hours"),
             whole=line.cells["hours_of"] == "run",
             configuration=line.cells["configuration"],

@@ -1,6 +1,7 @@
 """Options of the commands about whole training runs: a campaign and its most common fields."""
 
 import argparse
+import re
 from collections.abc import Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from calculon.base.errors import SpecError
 from calculon.cli.field_options import Option, stated_by
 from calculon.cli.options import Parser
+from calculon.cli.streams import print_stderr
 
 if TYPE_CHECKING:
     from calculon.campaign.record import Campaign
@@ -44,7 +46,7 @@ OPTIONS = (
         "KIND",
         "price of the system to use: on_demand, reserved, spot, own",
     ),
-    Option("--pue", "fleet.pue", "X", "power usage effectiveness of the data centre (1.2)"),
+    Option("--pue", "fleet.pue", "X", "power usage effectiveness of the data center (1.2)"),
     Option(
         "--carbon",
         "fleet.g_co2_per_kwh",
@@ -100,10 +102,23 @@ def campaign_of(arguments: argparse.Namespace, source: Any = None) -> "Campaign"
     from calculon.campaign.read import read_campaign
 
     fields = stated(arguments)
+    _note_few_tokens(getattr(arguments, "tokens", None))
     try:
         return read_campaign(campaign_source(arguments) if source is None else source, fields)
     except SpecError as error:
         raise _by_option(error, fields) from None
+
+
+_FEW_TOKENS = 10_000
+"""Tokens below which a plain number was probably meant in trillions or billions."""
+
+
+def _note_few_tokens(text: str | None) -> None:
+    """Say that a small number without a unit counts tokens."""
+    if text and re.fullmatch(r"\d+(\.\d+)?", text) and float(text) < _FEW_TOKENS:
+        print_stderr(
+            f"calculon: note: --tokens {text} is {text} tokens; write {text}T for trillions, {text}B for billions."
+        )
 
 
 def _by_option(error: SpecError, fields: Collection[str]) -> SpecError:

@@ -11,10 +11,12 @@ from calculon.base.frozen import dataclass
 from calculon.cli.options import STDOUT, Log, Parser
 from calculon.cli.streams import print_stderr
 from calculon.declarations.files import check_writable, replacing
+from calculon.declarations.presets import FRAMEWORK, RUNS_ON
 
 if TYPE_CHECKING:
     from calculon.advise.answer import Answer
     from calculon.estimate.estimate import Estimate
+    from calculon.hardware.system import System
     from calculon.launch.dialect import Dialect
 
 OPTION = "--emit"
@@ -102,10 +104,14 @@ class Emission:
             text: The value.
             mine: The user's plan, which may be a launch file.
         """
-        from calculon.launch.dialects import find_dialect  # only where it is asked for
+        from calculon.launch.dialects import DIALECTS, find_dialect  # only where it is asked for
 
         name, colon, file = text.partition(":")
         dialect = find_dialect(name)
+        if dialect.subject == "deployment":
+            wanted = f"a launcher of training: {', '.join(DIALECTS)}"
+            hint = "calculon serve predicts a server; calculon export writes its configuration"
+            raise SpecError(OPTION, Problem("", wanted, f"{dialect.title}, which serves", hint))
         if colon and not file:
             raise SpecError(OPTION, Problem("", "a file after the colon", repr(text)))
         if file == STDOUT:
@@ -114,6 +120,19 @@ class Emission:
             patches = mine if os.path.isfile(mine) else ""  # noqa: PTH113 (a plan need not be a path)
             check_launch_file(file, dialect, patches)
         return cls(dialect.name, file, dialect.preset)
+
+    def check_machine(self, system: "System") -> None:
+        """Refuse Megatron-LM and its recipes for processors that they do not run on.
+
+        Raises:
+            SpecError: For such a machine.
+        """
+        family = system.provenance.family
+        if self.preset.startswith(FRAMEWORK) and family and not family.startswith(RUNS_ON):
+            wanted = f"a machine that {self.dialect} runs on: {' or '.join(RUNS_ON)}"
+            raise SpecError(
+                f"{OPTION} {self.dialect}", Problem("", wanted, f"{system.name} ({family})")
+            )
 
     def write(self, answer: "Answer", log: Log, *, aside: bool = False) -> None:
         """Write the launch file of the best plan: the user's file with changes, or a new one with the training tokens.

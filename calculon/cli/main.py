@@ -204,16 +204,18 @@ def _run(argv: list[str]) -> int:
         if argv[:1] == ["help"]:  # like git and docker
             argv = [*argv[1:2], "--help"]
         if argv and (known := _SPELLINGS.get(argv[0])):  # spares one parser
-            command, rest = known, argv[1:]
+            command, rest, called = known, argv[1:], argv[0]
         else:
             parser = top_parser()
             before = parser.parse_args(argv)
-            command, rest = _find(parser, before.command), before.arguments
+            command, rest, called = _find(parser, before.command), before.arguments, before.command
             target, verbosity = before.log, before.verbosity
         module = import_module(command.module)
         own = Parser(prog=f"{PROG} {command.name}")
         module.configure(own)
         values = own.parse_args(rest)
+        # Under its name in the published tool, a command keeps the output of that tool.
+        values.called = called
     except SystemExit as stop:  # help, version, usage
         return int(stop.code or 0)
     check_log(target, values)

@@ -160,6 +160,7 @@ class Parser(argparse.ArgumentParser):
         if unknown:
             option = next((one.partition("=")[0] for one in unknown if one.startswith("-")), "")
             hint = UNKNOWN.get(option) or nearest(option, [*self._option_string_actions])
+            hint = hint or _several_systems(getattr(result, "system", ""), unknown)
             self.error(
                 "; ".join(filter(None, (f"unrecognized arguments: {' '.join(unknown)}", hint)))
             )
@@ -174,6 +175,14 @@ class Parser(argparse.ArgumentParser):
         """Print the message on standard error and exit with code 2."""
         print_stderr(f"calculon: error: {message} (see: {self.prog} --help)")
         self.exit(2)
+
+
+def _several_systems(system: str, further: Sequence[str]) -> str:
+    """Return a hint to join systems by commas; empty if the further arguments are no systems."""
+    from calculon.estimate.argument_order import is_system  # only for a message
+
+    several = ",".join((system, *further))
+    return f"join systems by commas: {several}" if system and is_system(list(further)) else ""
 
 
 class Stored(argparse._StoreAction):
@@ -315,7 +324,7 @@ class Log:
             self.write(data(), file)
             return
         if form == "text" and file == STDOUT:
-            self.show(_in_short(page(), 0 if parts == 0 or whole_page(arguments) else parts))
+            self.show(first_parts(page(), 0 if parts == 0 or whole_page(arguments) else parts))
             return
         text = table().csv() if table and form == "csv" else _written(page(), form)
         if file == STDOUT:
@@ -366,7 +375,7 @@ def whole_page(arguments: argparse.Namespace) -> bool:
     return stated or bool(arguments.verbose)
 
 
-def _in_short(document: "Document", parts: int) -> "Document":
+def first_parts(document: "Document", parts: int) -> "Document":
     """Return the first parts of a document; all parts for 0."""
     from calculon.render.document import shortened
 

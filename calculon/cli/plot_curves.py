@@ -56,7 +56,7 @@ def requested_series(arguments: argparse.Namespace) -> list[Series]:
     if all(point.rate is None for one in series for point in one.points):
         files = ", ".join(table.name for table in tables)
         none = f"{files}: no row has an execution to draw" if tables else ""
-        searched = "no execution can run on any of these numbers of processors"
+        searched = "no plan can run on any of these numbers of processors"
         raise Infeasible("nothing", none or searched)
     return series
 

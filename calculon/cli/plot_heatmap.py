@@ -40,7 +40,7 @@ def surface(arguments: argparse.Namespace) -> Chart:
     found = requested_heatmap(arguments)
     if found.best is None:
         raise Infeasible(
-            "nothing", "no execution can run: there is no surface to draw; plot heatmap says why"
+            "nothing", "no plan can run: there is no surface to draw; plot heatmap says why"
         )
     return heatmap_chart.surface(found)
 

@@ -117,7 +117,9 @@ def frames(
         where = arguments.where
         if arguments.edition is not None:
             hint = f"choose rows: --where \"edition == '{arguments.edition}'\""
-            problem = Problem("", "a space to search", "tables, which have their edition", hint)
+            problem = Problem(
+                "", "a space to search", "tables, whose rows state their edition", hint
+            )
             raise SpecError("--edition", problem)
         if arguments.changes:
             wanted_space = "a space to search: tables hold what was computed"

@@ -19,6 +19,7 @@ OPTIONS = {
     ),
     **dict.fromkeys(("--precision", "--datatype", "--quantization", "--type"), "--dtype"),
     **dict.fromkeys(("--framework",), "--preset"),
+    **dict.fromkeys(("--budget",), "--budget-usd"),
     **dict.fromkeys(("--concurrency", "--max-concurrency"), "--users"),
     **dict.fromkeys(("--input-len", "--isl", "--prompt-len"), "--prompt"),
     **dict.fromkeys(("--qps", "--request-rate", "--rps"), "--rate"),
@@ -60,7 +61,11 @@ UNKNOWN = {
         ("--quantization", "--max-model-len", "--gpu-memory-utilization", "--tensor-parallel-size"),
         "serve takes the command of an engine in quotes in place of PROCS: 'vllm serve MODEL ...'",
     ),
-    **dict.fromkeys(("--lora", "--qlora"), "LoRA is not modelled"),
+    **dict.fromkeys(
+        ("--dtype", "--precision", "--fp8"),
+        "types of a served model are --set weights_dtype=float8 and kv_dtype=float8 (serve-optimal: --fix)",
+    ),
+    **dict.fromkeys(("--lora", "--qlora"), "LoRA is not modeled"),
     "--lr": "training is not simulated: only its time, memory and cost",
     "--batch-size-per-gpu": "--fix mbs=N sets the sequences of a microbatch",
     "--micro-batch-size": "--fix mbs=N sets the sequences of a microbatch",
@@ -107,6 +112,8 @@ def respelled(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[str
         if pair:
             name, said = pair
             pairs.append(f"{name}={said or (value if equals else next(rest, ''))}")
+        elif option not in known and OPTIONS.get(option) in known:
+            found.append(OPTIONS[option] + equals + value)
         elif meant in known:  # including abbreviations
             found.append(word)
             if not equals and known[meant].nargs != 0:
@@ -119,8 +126,6 @@ def respelled(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[str
             stated[PLACES[option]] = value if equals else next(rest, "")
         elif option in SWITCHES and SWITCHES[option][0] in known:
             found += SWITCHES[option]
-        elif OPTIONS.get(option) in known:
-            found.append(OPTIONS[option] + equals + value)
         elif (short := option.removeprefix("--")) in FIELDS and "--fix" in known:
             found += ["--fix", f"{short}={value if equals else next(rest, '')}"]
         else:

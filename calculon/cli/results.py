@@ -28,11 +28,12 @@ from calculon.declarations.files import STDIN, document_suffix
 from calculon.declarations.origin import titled
 from calculon.declarations.result_selection import split
 from calculon.declarations.spellings.plan_pairs import in_blanks, is_plan
-from calculon.documents.compared import labelled
+from calculon.documents.compared import labeled
 from calculon.documents.estimate_record import STATISTICS_OF
 from calculon.documents.estimate_result import result_of
 from calculon.documents.result import Document, Result
 from calculon.documents.waterfalls import Estimated
+from calculon.estimate.argument_order import is_system
 from calculon.estimate.estimate import Estimate, estimate
 from calculon.estimate.question import warn_of_differences
 from calculon.inputs import Changed, sources_in
@@ -107,18 +108,25 @@ def read_results(
             wanted = "executions to estimate"
             hint = "give APP,EXE,SYS, or for the files of searches --model and --system"
             raise SpecError(option, Problem("", wanted, "files of results only", hint))
-    return labelled(found, several_editions=len(editions) > 1)
+    return labeled(found, several_editions=len(editions) > 1)
 
 
 def _triples(texts: Sequence[str]) -> Sequence[str]:
-    """Return MODEL, plans and SYSTEM as one triple per plan; any other arguments unchanged.
+    """Return MODEL, plans and systems as one triple per plan and system; any other arguments unchanged.
 
-    Arguments are triples already if the first or last is a result: a triple, a file, or a named result.
+    Arguments are triples already if the first or last is a result: a triple, a file, or a named result. Several systems
+    are separate arguments or joined by commas.
     """
-    model, *plans, system = texts if len(texts) > 2 else ("", "")
-    if not plans or any(_may_be_result(one) for one in (model, system)):
+    model, *plans = texts
+    systems: list[str] = []
+    while len(plans) > 1 and is_system(plans[-1]) and not Path(plans[-1]).is_file():
+        systems = [*(one.strip() for one in plans.pop().split(",")), *systems]
+    if not systems and len(plans) > 1:
+        systems = [plans.pop()]
+    if not systems or any(_may_be_result(one) for one in (model, *systems)):
         return texts
-    return [f"{model},{in_blanks(one) if is_plan(one) else one},{system}" for one in plans]
+    words = [in_blanks(one) if is_plan(one) else one for one in plans]
+    return [f"{model},{plan},{system}" for plan in words for system in systems]
 
 
 def _may_be_result(text: str) -> bool:
@@ -150,7 +158,7 @@ class _Options:
                 raise Infeasible(error.reason, f"{words}: {error}") from None
             yield made
 
-    def whole(
+    def to_result(
         self, made: Estimate, parts: tuple[str, ...], documents: tuple[Document, ...]
     ) -> Result:
         """Return an estimate as a result, with the edition in its name if there are several."""
@@ -218,12 +226,11 @@ def _launched(
     changed = with_changes(options.changes, **specs)
     shape = changed["model"] = inputs.model(changed["model"])
     if launch is not None and launch.execution.get("seq_length") == shape.seq_size:
-        changed["execution"] = Changed.of(
-            changed["execution"], {"seq_length": 0}
-        )  # 0 means the model's own length
+        # 0 means the model's own length.
+        changed["execution"] = Changed.of(changed["execution"], {"seq_length": 0})
     label = named_source(text)[0]
     for made in options.estimated(changed, path, text):
-        yield options.named(label, options.whole(made, (short_name(path),), documents))
+        yield options.named(label, options.to_result(made, (short_name(path),), documents))
 
 
 def _read(text: str, options: _Options) -> Iterator[Result]:
@@ -253,7 +260,7 @@ def _estimated(text: str, options: _Options) -> Iterator[Result]:
     names = tuple(titled(one.name, set_in[one.role]) for one in documents)
     specs = with_changes(options.changes, **dict(zip(roles, sources, strict=True)))
     for made in options.estimated(specs, sources[1], text):
-        yield options.whole(made, names, documents)
+        yield options.to_result(made, names, documents)
 
 
 def _document(role: str, source: str) -> Document:
@@ -303,7 +310,7 @@ def _completed(one: Result, path: str, options: _Options) -> Iterator[Result]:
                     made = estimate(**changed, layers=True, edition=edition)
             except Infeasible as error:
                 raise Infeasible(error.reason, f"{place} in edition {edition}: {error}") from None
-        whole = options.whole(made, one.parts, documents)
+        whole = options.to_result(made, one.parts, documents)
         same = edition == one.edition and not any(changes.values())
         yield replace(whole, winners=one.winners, question=one.question) if same else whole
 
@@ -330,13 +337,13 @@ def _again(one: Result, place: str, specs: Mapping[str, Any], options: _Options)
         if options.given:
             named = " on ".join(str(source) for source in options.specs.values())
             wanted = f"results for {named}, {name} = {mine:.10g}"
-            hint = "was it searched for another model or system?"
+            hint = "was it searched for a different model or system?"
             raise SpecError(place, Problem(name, wanted, f"{theirs:.10g}", hint))
         if not differs:
             version = (one.question or {}).get("calculon", "another version")
             who = f"calculon {__version__} computes {name} = {mine:.6g}"
             if version == __version__:  # one version gives equal results for equal specs
-                who = f"it is of another model or system than {made.model.name} on {made.system.name}: {who}"
+                who = f"it is for a different model or system than {made.model.name} on {made.system.name}: {who}"
                 version = "the file"
             _warn(f"{place}: {who}, {version} had {theirs:.6g}")
         return None

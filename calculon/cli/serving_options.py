@@ -15,14 +15,6 @@ from calculon.declarations.result_selection import split
 if TYPE_CHECKING:
     from calculon.serving.serve import Served
 
-MEMORY = "mem1_capacity"
-"""Reason of a deployment whose weights or KV cache exceed the memory capacity."""
-
-_SMALLER = (
-    "narrower weights (--set weights_dtype=float8), more processors, or calculon serve-optimal, "
-    "which tries every split"
-)
-
 KINDS = ("deployment", "workload", "model", "system")
 """Specs that ``--set`` can change."""
 
@@ -62,19 +54,17 @@ def add_workload(parser: argparse._ActionsContainer, output: str = "--output") -
         parser.add_argument(name, dest=one.key, metavar=one.metavar, help=one.help)
 
 
-USUAL_WORKLOAD = "chat"
-"""Default workload for arguments without a workload or lengths."""
-
-
 def assume_workload(arguments: argparse.Namespace) -> None:
     """Use the default workload if neither the arguments nor a result file state one, and report it."""
     stated = (arguments.workload, arguments.prompt, arguments.output)
     changed = any(one.startswith("workload.") for one in arguments.changes)
     file = split(getattr(arguments, "deployment", ""))[0]
     if stated == (None, None, None) and not changed and not Path(file).is_file():
-        arguments.workload = USUAL_WORKLOAD
+        from calculon.serving.records.load import DEFAULT_WORKLOAD  # only if needed
+
+        arguments.workload = DEFAULT_WORKLOAD
         print_stderr(
-            f"assumed: --workload {USUAL_WORKLOAD}; --prompt 2k --output 500 sets other lengths"
+            f"assumed: --workload {DEFAULT_WORKLOAD}; --prompt and --output set other lengths"
         )
 
 
@@ -141,22 +131,20 @@ def served(
 ) -> "Served":
     """Return a deployment with the changes of the arguments, under `workload` or their own, and their options."""
     from calculon.inputs import Changed
-    from calculon.serving.serve import serve
+    from calculon.search.deployments.best_deployment import serve
 
     changes = parsed(arguments.changes, KINDS)
     count = processors_in_place(deployment)
+    asked = (
+        Changed.of(model, changes["model"]),
+        deployment if count is None else count,
+        Changed.of(system, changes["system"]),
+        arguments.workload if workload is None else workload,
+    )
+    options = stated_by(OPTIONS, arguments) | changes["workload"]
     try:
-        return serve(
-            Changed.of(model, changes["model"]),
-            deployment if count is None else count,
-            Changed.of(system, changes["system"]),
-            arguments.workload if workload is None else workload,
-            changes=changes["deployment"],
-            **stated_by(OPTIONS, arguments) | changes["workload"],
-        )
+        return serve(*asked, changes=changes["deployment"], **options)
     except Infeasible as error:
-        # Only a lack of memory has a remedy that is worth a hint.
-        if error.reason != MEMORY:
-            raise
-        message = f"{error}. Hint: {_SMALLER}"
-        raise Infeasible(MEMORY, message, error.needed, error.available, error.tier) from None
+        from calculon.advise.serving_fixes import fixes_of, with_fixes  # takes several searches
+
+        raise with_fixes(error, fixes_of(*asked, changes["deployment"], options)) from None

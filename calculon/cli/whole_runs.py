@@ -51,7 +51,7 @@ def interval_of_run(execution: Mapping[str, Any], stats: Mapping[str, Any]) -> s
     ...     {"num_procs": 8},
     ...     {"total_time": 1.0, "total_time_low": 0.9, "total_time_high": 1.2, "days": 100.0, "usd": None},
     ... )
-    'By the interval of its time (90 %), the first takes 90 to 120 d'
+    '90 % interval of the first: 90 to 120 d'
     """
     total, (low, high) = stats["total_time"], map(stats.get, BOUNDS)
     if low is None or high is None:

@@ -1,4 +1,4 @@
-"""The cost of one block for one microbatch: sums over its layers."""
+"""Cost of one block for one microbatch, with activation recomputation: sums over its layers."""
 
 from collections.abc import Sequence
 from dataclasses import replace

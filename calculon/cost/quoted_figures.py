@@ -1,4 +1,4 @@
-"""Figures that papers quote: tokens per second, utilisation (MFU, HFU), and the times of embedding and LM head."""
+"""Figures that papers quote: tokens per second, utilization (MFU, HFU), and the times of embedding and LM head."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,7 +19,7 @@ from calculon.plan.schedule import Schedule
 def quoted_figures(model: Model, pipeline: PipelineStages, total_time: Seconds) -> Figures:
     """Return the figures of executions whose iterations take `total_time` seconds.
 
-    Source: model FLOP utilisation: Chowdhery et al., *PaLM*, arXiv 2204.02311, section 4.1; hardware FLOP utilisation,
+    Source: model FLOP utilization: Chowdhery et al., *PaLM*, arXiv 2204.02311, section 4.1; hardware FLOP utilization,
     here the mean over stages: Korthikanti et al., arXiv 2205.05198, section 6.3.
     """
     stage, schedule = pipeline.mean, pipeline.schedule
@@ -81,9 +81,8 @@ def model_parameters(model: Model, schedule: Schedule) -> Count:
 
 def _of_model(model: Model, schedule: Schedule, quantity: Callable[[Model], Array]) -> Array:
     """Return a quantity of the model, which has one key/value head in executions with multiquery attention."""
-    never = (
-        model.latent or not model.has_softmax
-    )  # a rule refuses multiquery attention with latents
+    # Rules refuse multi-query attention for models with latent attention, or without softmax attention.
+    never = model.latent or not model.has_softmax
     if never or not schedule.multiquery.any():
         return np.asarray(quantity(model))
     return np.where(schedule.multiquery, quantity(_with_multiquery(model)), quantity(model))

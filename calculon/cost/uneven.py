@@ -1,4 +1,4 @@
-"""Pipelines whose stages differ: the time of each kind of stage, the slowest stage, and its bubble."""
+"""Pipelines with uneven stages: the time of each kind of stage, the slowest stage, and the pipeline bubble."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar

@@ -54,6 +54,7 @@ _CONFIGURATION = "config.json"
 _NUMBER = re.compile(r"-?\d*\.?\d+([eE][+-]?\d+)?")
 """A number in place of a name, but not a valid processor count."""
 
+_FILE = re.compile(r"\.(sh|slurm|sbatch|py|toml|json|ya?ml|csv)$")
 _COUNTED = re.compile(r"\d+ ?[x*]? ?(?P<after>[A-Za-z].*)|(?P<before>.+?)( [x*] ?|[*])\d+")
 """A system together with a number of processors: ``8xH100``, ``8 h100``, ``h100 x 8``."""
 
@@ -131,9 +132,19 @@ def find(kind: str, source: str) -> str:
         word = f"system: {inside.names[0]}; " if len(inside.names) == 1 else ""
         hint = f"{word}state the number of processors separately"
     else:
-        hint = meant.hint or nearest(stem, list(known)) or listing
+        hint = meant.hint or nearest(stem, list(known)) or _near_file(source) or listing
     wanted = f"{_a(kind)} file (.json, .yaml, also .gz) or a name of the catalog"
     raise SpecError(source, Problem("", wanted, found, hint))
+
+
+def _near_file(source: str) -> str:
+    """Return a hint for a file that does not exist: a similar one in its folder, or that there is none."""
+    if not _FILE.search(source):
+        return ""
+    folder, name = os.path.split(source)
+    there = os.listdir(folder or ".") if os.path.isdir(folder or ".") else []  # noqa: PTH112, PTH208
+    place = folder if folder and there else "the current folder"
+    return nearest(name, there) or f"{place} has no file of this name"
 
 
 def exact(kind: str, source: str) -> str:
@@ -200,7 +211,7 @@ def read(kind: str, source: str) -> tuple[str, object, Mapping[str, Any]]:
     if selector:
         wanted = "a search result, from which # selects an entry"
         raise SpecError(source, Problem("", wanted, f"another document with #{selector}"))
-    raw = whole(kind, document, path)
+    raw = resolved_document(kind, document, path)
     check_kind(kind, raw, source)
     if source == STDIN:
         return "stdin", raw, {}
@@ -211,7 +222,7 @@ def read(kind: str, source: str) -> tuple[str, object, Mapping[str, Any]]:
     return name, raw, {}
 
 
-def whole(kind: str, raw: object, file: str) -> object:
+def resolved_document(kind: str, raw: object, file: str) -> object:
     """Return a document merged over its base, if it has one (:mod:`calculon.declarations.overlay`).
 
     If the base of an execution is a preset, it becomes the field ``preset``. A ``config.json`` of Hugging Face

@@ -47,7 +47,7 @@ class Line:
             raise self.refuse(column, "a number above 0", f"'{text}'")
         return value
 
-    def whole(self, column: str, least: int = 1) -> int:
+    def integer(self, column: str, least: int = 1) -> int:
         """Return a whole number of at least `least`."""
         text = self.cells[column]
         # Longer digit strings than 19 exceed any allowed value, and int() of thousands of digits is slow.

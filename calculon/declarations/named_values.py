@@ -167,6 +167,19 @@ CP_BALANCES = ("zigzag", "contiguous", "striped")
 MOE_DISPATCHERS = ("alltoall", "allgather", "deepep", "hybridep")
 """Dispatchers of tokens to experts on other ranks."""
 
+_OF_NVIDIA = {"moe_dispatcher": ("deepep", "hybridep")}
+"""Values for NVIDIA processors only: both dispatchers are written in CUDA (github.com/deepseek-ai/DeepEP)."""
+
+
+def is_offered(name: str, value: object, family: str) -> bool:
+    """Return whether a value is proposed for a maker and generation of processors; unknown ones exclude nothing.
+
+    >>> [is_offered("moe_dispatcher", "deepep", one) for one in ("NVIDIA Hopper", "AMD CDNA 3", "")]
+    [True, False, True]
+    """
+    return not family or family.startswith("NVIDIA") or value not in _OF_NVIDIA.get(name, ())
+
+
 EXCHANGING = tuple(name for name in MOE_DISPATCHERS if name != "allgather")
 """Dispatchers that send rows to their experts, which can overlap other work."""
 

@@ -64,7 +64,7 @@ def _with_hint(problem: Problem, step: Step, parent: Any, known: Mapping[str, An
         return problem
     if step in known:  # the field may be added as a whole, but it has no parts to change yet
         listed = get_origin(known[str(step)]) is tuple
-        hint = "state the whole list in a file" if listed else "state it as a whole"
+        hint = "write the whole list into a file" if listed else "state it as a whole"
         return replace(
             problem, expected="a value of which to change a part", found="none", hint=hint
         )

@@ -19,7 +19,7 @@ class DaysByUse:
 
     NAMES: ClassVar = "{field}_days"
 
-    useful: Days = stat("training steps that count, at the predicted step time")
+    useful: Days = stat("productive training steps, at the predicted step time")
     evaluation: Days = stat("evaluations")
     saving: Days = stat("steps delayed by checkpointing")
     lost: Days = stat("work lost to failures since the last checkpoint")
@@ -40,7 +40,7 @@ class CampaignFigures:
     days_p50: Days = stat("days of the run, median over random failures")
     days_p90: Days = stat("days of the run, 90th percentile over random failures")
     processor_hours: Hours = stat("paid processor-hours, including spares")
-    goodput: Fraction = stat("time of steps that count over the time of the run")
+    goodput: Fraction = stat("time of productive steps over the time of the run")
     failures: Count = stat("expected interruptions")
     mtbf_hours: Hours = stat("hours between interruptions of the job")
     checkpoint_interval: Seconds = stat("step time between checkpoints")

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from calculon.base.units import GIB, Unit, chance, duration, scaled
+from calculon.base.units import GIB, Unit, chance, duration, gib, scaled, significant
 from calculon.declarations.statistics import MEMORIES
 from calculon.documents.comparison import SECONDS, Comparison, Line
 from calculon.documents.page_title import lettered_notes
@@ -13,20 +13,27 @@ from calculon.documents.serving_page import PASSES
 from calculon.documents.settings_section import settings_section
 from calculon.documents.waterfall_section import digits_of_differences, waterfall_section
 from calculon.render.digits import Digits
-from calculon.render.document import Document, Section, labelled
+from calculon.render.document import Document, Section, labeled
 from calculon.render.text_tables import EARLY, Column, Table
-from calculon.render.texts import counted, gib, seconds
+from calculon.render.texts import counted
 
 _DROPPED = {"-": EARLY + 1, "/": EARLY, "": 1}
 """Order in which a narrow terminal hides columns: differences, then ratios, then values of later results."""
 
 _MORE = "--format csv"
 
+_THREE = Digits(0.1)
+"""Digits of parts: three for the total."""
+
 Compared = Comparison | ServedComparison
 
 
 def comparison_page(
-    comparison: Compared, *, statistics: bool = True, everything: bool = False
+    comparison: Compared,
+    *,
+    statistics: bool = True,
+    everything: bool = False,
+    most: int | None = None,
 ) -> Document:
     """Return the page of a comparison.
 
@@ -34,14 +41,15 @@ def comparison_page(
         comparison: Results of training or inference, or deployments.
         statistics: List statistics of training after the totals and their parts.
         everything: List equal statistics, or equal serving figures, too.
+        most: List only this number of statistics, those that differ most; by default all that differ.
     """
     if isinstance(comparison, ServedComparison):
         parts = [*_inputs(comparison), *_served(comparison, everything=everything)]
     else:
         parts = [*_inputs(comparison), *_sums(comparison), *_ways(comparison)]
-        parts += [_statistics(comparison, everything=everything)] * statistics
+        parts += [_statistics(comparison, everything=everything, most=most)] * statistics
     named = dict(zip(comparison.letters, comparison.names, strict=True))
-    return Document("", lead=(labelled(named),), parts=tuple(parts))
+    return Document("", lead=(labeled(named),), parts=tuple(parts))
 
 
 def _inputs(comparison: Compared) -> Iterator[Section]:
@@ -90,14 +98,27 @@ def _ways(comparison: Comparison) -> Iterator[Section]:
             )
 
 
-def _statistics(comparison: Comparison, *, everything: bool) -> Section:
+def _statistics(comparison: Comparison, *, everything: bool, most: int | None) -> Section:
     equal = comparison.equal
     shown = [line for line in comparison.statistics if everything or line.differs]
     zero = sum(not any(line.values) for line in equal)
     said = f"{len(comparison.statistics) - len(equal)} differ, {len(equal)} are equal"
     said += f" ({zero} of them 0)" if zero else ""
+    if most is not None and not everything and len(shown) > most:
+        shown = sorted(shown, key=_difference, reverse=True)[:most]
+        said += f"; the {most} that differ most, -v shows all"
     tables = (_figures_table(comparison, shown),) if shown else ()
     return Section("Statistics", tables, said, flush=True)
+
+
+def _difference(line: Line) -> float:
+    """Return the largest difference from the first result, as a share of the larger of both values."""
+    first = line.values[0] or 0.0
+    pairs = (
+        (value or 0.0, difference or 0.0)
+        for value, difference in zip(line.values[1:], line.differences, strict=True)
+    )
+    return max((abs(d) / max(abs(first), abs(v)) for v, d in pairs if d), default=0.0)
 
 
 def _served(comparison: ServedComparison, *, everything: bool) -> Iterator[Section]:
@@ -188,8 +209,8 @@ def _parts_table(comparison: Compared, lines: Sequence[Line]) -> Table:
         differences = [value or 0.0 for value in line.differences]
         values = [value or 0.0 for value in line.values]
         if line.unit == SECONDS:
-            texts = seconds(values, largest)
-            signed = [_signed(d, seconds([abs(d)], largest)[0]) for d in differences]
+            texts = _THREE.seconds(values, largest)
+            signed = [_signed(d, _THREE.seconds([abs(d)], largest)[0]) for d in differences]
         else:
             texts = [gib(value) for value in values]
             signed = [_signed(d, gib(abs(d))) for d in differences]
@@ -215,7 +236,7 @@ def _figures_table(comparison: Compared, lines: Sequence[Line]) -> Table:
         for letter, difference, ratio in compared:
             size = None if difference is None else _quantity(abs(difference), line.unit)
             row[f"{letter} - A"] = "" if size is None else _signed(difference or 0.0, size)
-            row[f"{letter} / A"] = "" if ratio is None else f"{ratio:.4g}"
+            row[f"{letter} / A"] = "" if ratio is None else f"{ratio:.3g}"
         rows.append(row)
     others = ((f"{letter} {sign} A", sign) for letter in letters[1:] for sign in "-/")
     changes = (Column(name, name, right=True, drop=_DROPPED[sign]) for name, sign in others)
@@ -223,13 +244,17 @@ def _figures_table(comparison: Compared, lines: Sequence[Line]) -> Table:
 
 
 def _quantity(value: float | None, unit: Unit) -> str:
-    """Write a value with a suitable unit prefix."""
+    """Write a value with three digits and a suitable unit prefix.
+
+    >>> _quantity(0.0034, SECONDS), _quantity(435_941_376.0, Unit("B", binary=True))
+    ('3.40 ms', '416 MiB')
+    """
     if value is None:
         return "-"
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
-    if unit == SECONDS:
-        return duration(value)
-    if unit.symbol in ("fraction", ""):
-        return f"{value:.4g}"
-    return scaled(value, unit.symbol, binary=unit.binary)
+    if unit.symbol == "fraction":
+        return f"{value:.3g}"
+    text = duration(value) if unit == SECONDS else scaled(value, unit.symbol, binary=unit.binary)
+    number, _, name = text.partition(" ")
+    return f"{significant(float(number), 3)} {name}".rstrip()

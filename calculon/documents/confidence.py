@@ -24,7 +24,7 @@ _ERROR = 0.04
 
 
 def remarks(belief: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield labelled reasons why a prediction is less certain than its interval says."""
+    """Yield labeled reasons why a prediction is less certain than its interval says."""
     if belief["remark"]:
         yield ABOVE, belief["remark"]
     if belief["outside"]:
@@ -45,7 +45,7 @@ def confidence_section(belief: Mapping[str, Any], *, memory: bool = False) -> Se
         blocks.append((bold("Memory: "), memory_text(belief["memory"])))
     if belief["nearest"]:
         blocks.append(nearest_table(belief["nearest"]))
-    return Section("How sure", tuple(blocks), belief["basis"])
+    return Section("Confidence", tuple(blocks), belief["basis"])
 
 
 def memory_text(memory: Mapping[str, Any]) -> str:

@@ -9,15 +9,22 @@ from calculon.base.frozen import dataclass
 from calculon.base.records import Column as Figure
 from calculon.documents.page_title import machine_of, titled
 from calculon.documents.serving_drafts import draft_mark
-from calculon.documents.serving_page import duration_of, rate, requests_words, split_words
-from calculon.estimate.served_errors import basis
+from calculon.documents.serving_page import (
+    NOT_VALIDATED,
+    duration_of,
+    rate,
+    requests_words,
+    split_words,
+)
+from calculon.estimate.served_errors import short_basis
 from calculon.render.digits import Digits
-from calculon.render.document import Block, Document, Section, dim, labelled
+from calculon.render.document import Block, Document, Section, dim, labeled
 from calculon.render.frontier import Frontier
 from calculon.render.text_tables import EARLY, Column, Table
 from calculon.render.texts import counted, quantity
 from calculon.search.deployments.deployment_search import DeploymentSearch
-from calculon.search.deployments.deployment_vocabulary import TYPES
+from calculon.search.deployments.deployment_space import DeploymentSpace
+from calculon.search.deployments.deployment_vocabulary import TYPES, stated_default
 from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.load import SATURATED, Workload
 from calculon.serving.records.pool import Pool
@@ -83,7 +90,7 @@ class _DeploymentsPage:
         title = f"Deployments of {space.model.name} on {procs} x {space.system.name}"
         parts = self._best() if self.winners else ()
         machine = machine_of(space.system)
-        return titled(title, "", machine, lead=(labelled(self._question()),), parts=parts)
+        return titled(title, "", machine, lead=(labeled(self._question()),), parts=parts)
 
     def _question(self) -> dict[str, str]:
         space, counts = self.space, self.found.counts
@@ -93,7 +100,7 @@ class _DeploymentsPage:
             "tried": f"{counted(counts.total, 'deployment')}, each with its batch; "
             f"{counts.feasible:,} of {counts.solved:,} solved meet the limits",
             "splits": space.bounds,
-            "types": tried_types(space.tried("weights_dtype"), space.tried("kv_dtype")),
+            "types": tried_types(space),
             "left out": left_out_words(space.left_out),
             "price": self._price_words(),
         }
@@ -125,13 +132,17 @@ class _DeploymentsPage:
         procs = self.winners[0].deployment.num_procs
         said = []
         for name, one in ranges.items():
+            if not one.validates:
+                said.append(f"{_OF_RANGES[name]} {NOT_VALIDATED}")
+                continue
             digits, each = Digits(one.spread), procs if name == "output_rate" else 1
             # The page shows throughput per processor, and the range is of the whole deployment.
             write = digits.rate if name == "output_rate" else digits.duration
             low, high = (write(end / each, one.value / each) for end in (one.low, one.high))
             said.append(f"{_OF_RANGES[name]} {low} to {high}")
+        rows = short_basis(self.found.class_of(0), ranges)
         first = "90 % ranges of #0" if len(self.winners) > 1 else "90 % ranges"
-        return f"{first}: {', '.join(said)}. {basis(self.found.class_of(0), ranges)}"
+        return f"{first}: {', '.join(said)}. {rows[0].upper()}{rows[1:]}"
 
     def _price_words(self) -> str:
         """Return a note that no price is known; empty if it is."""
@@ -166,11 +177,12 @@ class _DeploymentsPage:
     def _columns(self, differ: Sequence[str]) -> Iterator[Column]:
         ranked = {one.name for one in self.objectives}
         behind = self._tail and f" {self._tail}"
+        # Both columns repeat information of other columns, so narrow terminals hide them first, before texts fold.
         usd, user = (
             # A ranked column is never hidden.
             0 if name in ranked else EARLY + place
             for place, name in enumerate(("usd_per_mtoken", "interactivity"))
-        )  # redundant with other columns: hidden first, before texts fold
+        )
         yield Column("rank", "#", right=True)
         if len(self.space.counts) > 1:
             yield Column("procs", "count", right=True)
@@ -295,12 +307,16 @@ def _prefill_words(pool: Pool | None) -> str:
     return f"{pool.replicas:,} x {split_words(pool)}"
 
 
-def tried_types(weights: Sequence[str], cache: Sequence[str]) -> str:
+def tried_types(space: DeploymentSpace) -> str:
     """Return the data types that were tried."""
-    said = f"weights {', '.join(weights)}; cache {', '.join(cache)}"
-    narrow = any(one not in ("bfloat16", "float16") for one in (*weights, *cache))
-    hint = "" if narrow else " (narrower ones only on request: --add weights_dtype=float8)"
-    return f"{said}{hint}"
+    tried = {name: space.tried(name) for name in ("weights_dtype", "experts_dtype", "kv_dtype")}
+    if tried["experts_dtype"] == ("same",):
+        del tried["experts_dtype"]
+    said = "; ".join(f"{_title(name)} {', '.join(values)}" for name, values in tried.items())
+    released = [name for name, values in tried.items() if values != (stated_default(name),)]
+    return (
+        said if released else f"{said} (narrower ones only on request: --add weights_dtype=float8)"
+    )
 
 
 def limits_words(workload: Workload) -> str:

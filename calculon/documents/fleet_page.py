@@ -14,7 +14,7 @@ from calculon.documents.confidence import TIGHT, risk_words, with_risk
 from calculon.documents.page_title import titled
 from calculon.documents.run_defaults import defaults_section, price_words, run_rows
 from calculon.render.digits import Digits
-from calculon.render.document import Block, Document, Grid, Section, bold, dim, labelled
+from calculon.render.document import Block, Document, Grid, Section, bold, dim, labeled
 from calculon.render.text_tables import Column, Table
 from calculon.render.texts import counted
 
@@ -47,16 +47,20 @@ _FIGURES = ("front", "days", "between", "late", "usd", "hours", "mwh", "spares",
 _MIN_OVER = 0.05
 _LISTED = 4
 
+_SHORT_ROWS = 6
+"""Rows of the table of a short page."""
 
-def fleet_page(answer: FleetAnswer) -> Document:
-    """Return the page of a fleet comparison."""
-    return _FleetPage(answer).document()
+
+def fleet_page(answer: FleetAnswer, *, short: bool = False) -> Document:
+    """Return the page of a fleet comparison; a short one has the answer, and the rows next to it."""
+    return _FleetPage(answer, short=short).document()
 
 
 class _FleetPage:
     """Builder of the page of a fleet comparison."""
 
-    def __init__(self, answer: FleetAnswer):
+    def __init__(self, answer: FleetAnswer, *, short: bool):
+        self.short = short
         self.answer = answer.to_dict()
         self.asked: Plain = self.answer["question"]
         self.points: list[Plain] = self.answer["points"]
@@ -69,16 +73,24 @@ class _FleetPage:
             self._missed() if self.answer["best"] is None else None,
             None if place is None else self._chosen(self.points[place]),
             self._table(),
-            self._prices(),
-            defaults_section(self.answer["assumed"]),
+            *self._sources_of_run(),
         )
         return titled(
             f"Fleets for {stated_name(self.asked['model'])}: {systems}",
             f"edition {self.asked['edition']}",
             *self.asked["systems"],
-            lead=(labelled(self._question()),),
+            lead=(labeled(self._question()),),
             parts=filter(None, parts),
         )
+
+    def _sources_of_run(self) -> tuple[Block | None, ...]:
+        """Return prices, power and assumptions with their sources; on a short page the prices alone, in a line."""
+        if not self.short:
+            return self._prices(), defaults_section(self.answer["assumed"])
+        priced = [one for one in self.answer["prices"] if one["usd"] is not None]
+        prices = ", ".join(f"{one['system']} {one['usd']:,.2f} USD/h" for one in priced)
+        more = "-v: sources, assumptions, everything."
+        return (dim(f"Prices: {prices}. {more}" if prices else more),)
 
     def _question(self) -> dict[str, str]:
         limits = [f"{LABELS[one['field']]} {one['in_words']}" for one in self.answer["limits"]]
@@ -91,6 +103,12 @@ class _FleetPage:
                 "; no counts close to the best, because each search is large: list counts to try"
             )
         assumed = (f"{text} ({name})" for name, text in self.asked["assumed"].items())
+        if self.short:
+            return {
+                "run": "" if tokens is None else f"{tokens_words(tokens)} tokens",
+                "limits": ", ".join(limits) or "none",
+                "assumed": ", ".join(assumed),
+            }
         return {
             "run": "" if tokens is None else f"{tokens_words(tokens)} tokens",
             "limits": ", ".join(limits) or "none",
@@ -128,11 +146,14 @@ class _FleetPage:
         where = f"{one['num_procs']:,} x {one['system']}{spares_words(one['spare_nodes'])}"
         words = plan_words(one["execution"], self.usual(one["execution"]))
         heads = ("", dim("expected"), dim("" if one["days_low"] is None else "90 % interval"))
-        rows = (heads, *run_rows(one, _ROWS, digits_of(one)))
-        blocks: list[Block] = [Grid(("left", "right", "text"), rows, heads=1), dim(_spread(one))]
+        named = self._figures() if self.short else _ROWS
+        rows = (heads, *run_rows(one, named, digits_of(one)))
+        blocks: list[Block] = [Grid(("left", "right", "text"), rows, heads=1)]
+        if not self.short:
+            blocks.append(dim(_spread(one)))
         if one["memory_remark"]:
             blocks.append(f"{TIGHT}: {one['memory_remark']}.")
-        if (fastest := self.answer["fastest"]) is not None:
+        if (fastest := self.answer["fastest"]) is not None and not self.short:
             faster = plan_words(fastest["execution"], self.usual(fastest["execution"]))
             stats = fastest["stats"]
             time = digits_of(one).duration(stats["total_time"])
@@ -142,6 +163,20 @@ class _FleetPage:
             said = _against_limit(one, limit)
             blocks.append(said if limit["met"] else bold(said))
         return Section(f"{word}: {where}, {words}", tuple(blocks), opened=met)
+
+    def _figures(self) -> dict[str, str]:
+        """Return the figures of a short page by label: days, money, and what ranks the points."""
+        wanted = ("days", "usd", self.answer["ranked_by"])
+        return {label: name for label, name in _ROWS.items() if name in wanted}
+
+    def _places(self) -> list[int]:
+        """Return the places of the listed points: all, or on a short page the best, the frontier, and then others."""
+        every = range(len(self.points))
+        if not self.short or len(every) <= _SHORT_ROWS:
+            return [*every]
+        front, best = self.answer["frontier"], self.answer["nearest"]
+        ranked = sorted(every, key=lambda place: (place != best, place not in front, place))
+        return sorted(ranked[:_SHORT_ROWS])
 
     def _table(self) -> Section:
         def known(name: str) -> bool:
@@ -171,10 +206,13 @@ class _FleetPage:
             "spares": any(one.get("spare_nodes") for one in self.points),
             "misses": bool(self.answer["limits"]),
         }
-        rows = [self._row(place, one) for place, one in enumerate(self.points)]
+        places = self._places()
+        rows = [self._row(place, self.points[place]) for place in places]
         # Columns without content are dropped rather than filled with dashes.
         kept = tuple(one for one in columns if shown.get(one.key, True))
         blocks: list[Block] = [Table(kept, rows)]
+        if hidden := len(self.points) - len(places):
+            blocks.append(dim(f"{hidden} more: -v"))
         if unpriced := [one["system"] for one in self.answer["prices"] if one["usd"] is None]:
             names = f"No price is known for {', '.join(unpriced)}"
             blocks.append(
@@ -225,7 +263,7 @@ class _FleetPage:
         )
         blocks: list[Block] = [Table(columns, rows)]
         if self.answer["pue"] is None and any(one.get("mwh") is not None for one in self.points):
-            said = "MWh of the machines only (PUE 1); --pue 1.2 adds cooling and losses of the data centre."
+            said = "MWh of the machines only (PUE 1); --pue 1.2 adds cooling and losses of the data center."
             blocks.append(dim(said))
         remark = "options: --price, --price-kind, --pue, --carbon"
         return Section("Prices and power", tuple(blocks), remark)

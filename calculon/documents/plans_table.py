@@ -33,7 +33,7 @@ _COLUMNS: Mapping[str, str] = {
     "memory": "GiB: memory needed",
     "fits": "fits: probability of fitting in memory",
     "interval": "90 %: interval of the time",
-    "share": "MFU: share of peak, without masked keys if the kernel skips them",
+    "share": "MFU: share of the peak in the precision of the plan, without masked keys if the kernel skips them",
     "rate": "seq/s: sequences per second",
     "each": "/proc: per processor",
     "tie": f"{TIED}: too close to the fastest to call, judging by measured runs of similar plans",

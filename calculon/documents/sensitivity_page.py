@@ -17,7 +17,7 @@ from calculon.documents.confidence import risk_words
 from calculon.documents.page_title import machine_of, titled
 from calculon.render.bars import TwoSided
 from calculon.render.digits import WITHOUT_INTERVAL, Digits
-from calculon.render.document import Block, Document, Grid, Line, Section, Styled, dim, labelled
+from calculon.render.document import Block, Document, Grid, Line, Section, Styled, dim, labeled
 from calculon.render.fitted_grid import aligned
 from calculon.render.text_tables import Column, Table
 from calculon.render.texts import counted, edition_and_preset
@@ -89,10 +89,10 @@ def change(value: float | None, now: float) -> str:
     )
 
 
-def whole(now: float, unit: str) -> float:
+def reference_value(now: float, unit: str) -> float:
     """Return the reference for changes of a statistic: its value, or the distance of a share from 1 if that is smaller.
 
-    >>> whole(250.0, "s"), whole(0.25, "fraction"), whole(0.75, "fraction")
+    >>> reference_value(250.0, "s"), reference_value(0.25, "fraction"), reference_value(0.75, "fraction")
     (250.0, 0.25, 0.25)
     """
     lacks = 1 - now if unit == "fraction" else 0.0
@@ -137,7 +137,7 @@ class _SensitivityPage:
         self.found, self.now, self.again = analysis, analysis.value, analysis.searched
         self.rows = analysis.rows()
         unit = analysis.statistic.unit.symbol
-        self.least = whole(self.now, unit) / abs(self.now) if self.now else 1.0
+        self.least = reference_value(self.now, unit) / abs(self.now) if self.now else 1.0
 
     def document(self) -> Document:
         """Return the complete page."""
@@ -155,7 +155,7 @@ class _SensitivityPage:
             f"Sensitivity of {found.model.name} on {found.execution.num_procs:,} x {found.system.name}",
             f"edition {edition_and_preset(terms)}",
             machine_of(found.system),
-            lead=(labelled(said),),
+            lead=(labeled(said),),
             parts=self._sections(),
         )
 
@@ -195,7 +195,7 @@ class _SensitivityPage:
         rows = [row for row in self.rows if self._large(row)]
         kinds = {kind: [row for row in rows if row["kind"] == kind] for kind in KINDS}
         shown = {KINDS[kind]: some for kind, some in kinds.items() if some}
-        again = ", and with the plan searched again" if self.again else ""
+        again = ", and with the plan searched again (again)" if self.again else ""
         remark = f"elasticity, the change at both ends of a range{again}"
         grids = aligned([self._tornado(some) for some in shown.values()], _SHARED)
         for title, grid in zip(shown, grids, strict=True):
@@ -222,7 +222,8 @@ class _SensitivityPage:
     def _tornado(self, rows: Sequence[Plain]) -> Grid:
         """Return a row for each figure; narrow pages hide the bars, then the present values."""
         share = 100 * self.found.within.share
-        again = ("again", "again") if self.again and rows[0]["hardware"] else ()
+        ends = (f"again -{share:g} %", f"again +{share:g} %")
+        again = ends if self.again and rows[0]["hardware"] else ()
         titles = ("", "now", "elast.", f"-{share:g} %", f"+{share:g} %", *again)
         changes = (abs(one) for row in self.rows for one in self._changes(row))
         largest = max(changes, default=0.0)

@@ -10,7 +10,7 @@ from calculon.documents.page import SIDE_BY_SIDE
 from calculon.documents.page_title import titled
 from calculon.documents.serving_drafts import draft_notes, draft_words
 from calculon.documents.serving_prefixes import length_note, prefix_notes, prefix_section
-from calculon.estimate.served_errors import basis
+from calculon.estimate.served_errors import WIDEST, basis, short_basis
 from calculon.render.digits import WITHOUT_INTERVAL, Digits
 from calculon.render.document import (
     Block,
@@ -22,7 +22,7 @@ from calculon.render.document import (
     Styled,
     bold,
     dim,
-    labelled,
+    labeled,
 )
 from calculon.render.text_tables import Column, Table
 from calculon.render.texts import counted, gibibytes, percent
@@ -50,6 +50,9 @@ BOUNDS = {"floor": "floor", "arithmetic": "arithmetic", "memory": "memory", "net
 
 PASSES = {"decode": "Decode pass", "prefill": "Prefill of one prompt"}
 """Titles of the sections of passes."""
+
+NOT_VALIDATED = "not validated"
+"""Mark of a figure whose published rows differ too much for a useful range."""
 
 _LATENT = 1e-12
 """Share of a cause, or seconds of a delay, below which it is a rounding error."""
@@ -87,7 +90,8 @@ class _ServingPage:
         """Return the complete page."""
         served, procs = self.served, self.deployment.num_procs
         question = {
-            "deployment": deployment_words(self.deployment),
+            "deployment": deployment_words(self.deployment, served.arithmetic),
+            "chosen": self._chosen(),
             "requests": requests_words(self.workload),
             "batch": f"{counted(served.batch, 'sequence')} per replica: {self._limit()}",
             "drafts": draft_words(served),
@@ -103,7 +107,17 @@ class _ServingPage:
         )
         title = f"{served.model} served by {procs:,} x {served.system}"
         machine = {**served.provenance, "note": note}
-        return titled(title, "", machine, lead=(labelled(question),), parts=parts)
+        return titled(title, "", machine, lead=(labeled(question),), parts=parts)
+
+    def _chosen(self) -> str:
+        """Return the search that found the deployment; empty for a stated one."""
+        tried = self.served.tried
+        if not tried:
+            return ""
+        near = not all(one.met for one in self.served.limits)
+        best = f"best of {tried:,} by tokens/s, then TPOT"
+        words = f"nearest of {tried:,} to the limits" if near else best
+        return f"{words} (calculon serve-optimal)"
 
     def _limit(self) -> str:
         """Return the reason why the batch of a replica is limited."""
@@ -118,10 +132,13 @@ class _ServingPage:
     def _answer(self) -> Section:
         """Return latency, throughput and costs, and the limits that they meet or miss."""
         limits = (
-            f"Meets {self._kept(one)}." if one.met else bold(f"Misses {one.in_words}.")
+            f"Meets {self._kept(one)}{self._doubt(one)}."
+            if one.met
+            else bold(f"Misses {one.in_words}.")
             for one in self.served.limits
         )
-        return Section("", (Facts((*self._rates(), *self._costs())), *limits, *self._basis()))
+        notes = (*self._beyond_training(), *self._basis())
+        return Section("", (Facts((*self._rates(), *self._costs())), *limits, *notes))
 
     def _kept(self, limit: LimitRecord) -> str:
         """Return a limit with the measured figure, in the figure's digits."""
@@ -130,6 +147,16 @@ class _ServingPage:
         # Limits are written as given, measured values with their own digits.
         most = f"{limit.most:g} s" if limit.most >= 1 else f"{1e3 * limit.most:g} ms"
         return f"{limit.name.upper()}: {self._duration(limit.name)(limit.found)}, limit {most}"
+
+    def _doubt(self, limit: LimitRecord) -> str:
+        """Return a caveat if the range of a figure crosses a limit that it keeps; else empty."""
+        one = self.served.ranges.get(limit.name)
+        if one is None or limit.found * one.ratio_high <= limit.most:
+            return ""
+        if not one.validates:
+            return f", {NOT_VALIDATED}"
+        worst = self._digits(limit.name).duration(limit.found * one.ratio_high, limit.found)
+        return f", but its range goes to {worst}"
 
     def _rates(self) -> Iterator[tuple[str, str, str]]:
         """Yield latencies and rates."""
@@ -160,12 +187,6 @@ class _ServingPage:
         elif not price:
             # A question mark with a hint, because most users want the price.
             yield "USD per 1M generated", "?", "no price is known: --set price=2.5 (USD/h)"
-        if f["joules_per_token"] is not None:
-            yield (
-                "J per token",
-                write(f["joules_per_token"]),
-                "estimate, from assumed power",
-            )
         if self.served.run_time is not None:
             count = f"{self.workload.requests:,} requests"
             text = f"{count}, {rate(f['run_output_rate'])} generated tokens/s"
@@ -174,8 +195,8 @@ class _ServingPage:
     def _digits(self, figure: str) -> Digits:
         """Return the digits that the range of a figure allows."""
         one = self.served.ranges.get(figure)
-        # Without published rows, digits are those of unmeasured figures.
-        return Digits(WITHOUT_INTERVAL if one is None else one.spread)
+        # Without useful published rows, digits are those of unmeasured figures.
+        return Digits(one.spread if one is not None and one.validates else WITHOUT_INTERVAL)
 
     def _duration(self, figure: str) -> Callable[[float], str]:
         """Return a function that writes times in the digits of a figure."""
@@ -185,21 +206,24 @@ class _ServingPage:
     def _range(self, figure: str, write: Callable[[float, float], str]) -> str:
         """Return the range of a figure from published rows, in the figure's digits; empty without one."""
         one = self.served.ranges.get(figure)
-        return (
-            "" if one is None else f"({write(one.low, one.value)} to {write(one.high, one.value)})"
-        )
+        if one is None:
+            return ""
+        if not one.validates:
+            return NOT_VALIDATED
+        return f"({write(one.low, one.value)} to {write(one.high, one.value)})"
 
     def _basis(self) -> Iterator[Styled]:
         """Yield the class of the deployment, and the published rows that the ranges are based on."""
         served = self.served
         if served.served_class is not None and served.ranges:
-            yield dim(
-                f"Ranges contain 90 % of measured values. {basis(served.served_class, served.ranges)}"
-            )
+            yield dim(f"Ranges of 90 %: {short_basis(served.served_class, served.ranges)}")
 
     def _evidence(self) -> Iterator[str]:
         """Yield a note on the origin of the ranges."""
-        if self.served.ranges:
+        if self.served.served_class is not None and self.served.ranges:
+            yield basis(self.served.served_class, self.served.ranges)
+            if not all(one.validates for one in self.served.ranges.values()):
+                yield f"{NOT_VALIDATED.capitalize()}: published rows differ by a factor above {WIDEST:g}."
             yield (
                 "Ranges are based on published measurements (calculon lv --study serving --edition corrected). Rows "
                 "with a similar model, engine, hardware and load count more; every source has the same weight; nothing "
@@ -268,9 +292,15 @@ class _ServingPage:
             (self._prefill_label(), duration_of(f["prefill_time"])),
             ("decode pass", duration_of(f["decode_time"])),
             ("whole request", duration_of(f["request_latency"])),
+            *self._energy(),
         )
-        remark = f"{percent(f['utilisation'])} of capacity"
+        remark = f"{percent(f['utilization'])} of capacity"
         return Section("Load", (Grid(("left", "right"), rows),), remark, opened=True)
+
+    def _energy(self) -> Iterator[tuple[str, str]]:
+        """Yield the energy of a token, an estimate from assumed power."""
+        if (joules := self.figures["joules_per_token"]) is not None:
+            yield "J per generated token", self._digits("output_rate").small(joules)
 
     def _prefill_label(self) -> str:
         """Return the label of the prefill time of a lone request; under load, chunked prefill splits a long prompt."""
@@ -348,7 +378,6 @@ class _ServingPage:
             f"Admission: {d.admission}; {d.memory_fraction:g} of the free memory for the KV cache, "
             f"{d.reserve / GIB:g} GiB in reserve; {length_note(self.workload)}."
         )
-        yield from self._beyond_training()
         yield from self._router()
         yield from prefix_notes(self.served)
         yield from draft_notes(self.served)
@@ -359,10 +388,7 @@ class _ServingPage:
         """Yield a note if requests are longer than the training sequences."""
         length, trained = self.workload.prompt + self.workload.output, self.served.seq_size
         if 0 < trained < length:
-            yield (
-                f"Prompt and output have {length:,} tokens, but the model was trained on {trained:,} (seq_size): "
-                "time and memory are also valid for longer contexts; the quality of the answers is unknown."
-            )
+            yield f"Prompt and output have {length:,} tokens, more than the {trained:,} of training (seq_size)."
 
 
 def _joined(*remarks: str) -> str:
@@ -398,14 +424,15 @@ def split_words(d: Pool) -> str:
     )
 
 
-def types_words(d: Deployment) -> str:
-    """Return the data types of weights and KV cache."""
+def types_words(d: Deployment, arithmetic: str = "") -> str:
+    """Return the data types of weights and KV cache; `arithmetic` is the wider type that they are multiplied in."""
     experts = "" if d.experts_dtype == "same" else f", experts {d.experts_dtype}"
-    return f"weights {d.weights_dtype}{experts}, cache {d.kv_dtype}"
+    wider = f" (multiplied in {arithmetic})" if arithmetic else ""
+    return f"weights {d.weights_dtype}{experts}{wider}, cache {d.kv_dtype}"
 
 
-def deployment_words(d: Deployment) -> str:
-    """Return a deployment in one line."""
+def deployment_words(d: Deployment, arithmetic: str = "") -> str:
+    """Return a deployment in one line; `arithmetic` as in :func:`types_words`."""
     batching = f"{d.batching} batching"
     if d.batching == "continuous":
         budget = d.token_budget
@@ -414,7 +441,7 @@ def deployment_words(d: Deployment) -> str:
     if pool := d.prefill:
         batching = "no prefill in between"
         replicas += f" decode, {counted(pool.replicas, 'replica')} of {split_words(pool)} prefill"
-    return f"{replicas}; {types_words(d)}; {batching}{exchange_words(d)}"
+    return f"{replicas}; {types_words(d, arithmetic)}; {batching}{exchange_words(d)}"
 
 
 def exchange_words(d: Deployment) -> str:

@@ -1,7 +1,7 @@
 """Errors of studies as titled tables: for one edition of the cost model, or for several side by side."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from functools import partial
 from typing import Any
 
@@ -489,6 +489,19 @@ def sections(results: Sequence[Result], *, brief: bool = False) -> Iterator[Part
             if found := rows(shown):
                 note = _NOTES.get(title, "")
                 yield title + own, Table(columns, found, "--format markdown"), note
+
+
+_IN_SHORT = {TOTALS[0], CLASSES[0], SERVED[0]}
+"""Titles of the tables of a summary."""
+
+
+def in_short(results: Sequence[Result]) -> Iterator[Part]:
+    """Yield the tables of a summary: errors of all rows, of classes of whole steps, and of served models."""
+    for title, table, note in sections(results, brief=True):
+        if title.partition(" (")[0] in _IN_SHORT:
+            # Rows of classes have no name: those of their sources have the name of the source.
+            rows = [row for row in table.rows if not row.get("name")]
+            yield title, replace(table, rows=rows), note
 
 
 _NOTES = {TRAININGS[0]: JUDGED, CLASSES[0]: CLASS_NOTE}

@@ -53,7 +53,7 @@ def waterfall_table(waterfall: Plain, digits: Digits, names: tuple[str, str] = N
         Column("seconds", "time", right=True),
         Column("bytes", "GiB", right=True),
         Column("time_after", "then", right=True, drop=EARLY),
-        Column("bytes_after", "then GiB", right=True, drop=EARLY + 1),
+        Column("bytes_after", "GiB after", right=True, drop=EARLY + 1),
         Column("parts", "mostly", fold=True, drop=1),
     )
     largest = max(waterfall[name]["seconds"] for name in NAMES)

@@ -1,4 +1,4 @@
-"""Memory headroom for the imbalance of MoE experts."""
+"""Memory headroom for the load imbalance of MoE experts."""
 
 from collections.abc import Sequence
 

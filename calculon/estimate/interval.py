@@ -122,7 +122,7 @@ def assumed_sides() -> Sides:
     }
     paths = [catalog.names("system")[name] for name in MEASURED]
     raw: list[Any] = [
-        catalog.whole("system", read_document(str(path)), str(path)) for path in paths
+        catalog.resolved_document("system", read_document(str(path)), str(path)) for path in paths
     ]
     shares = [one["ext"]["kernels"]["product"]["bfloat16"]["max_efficiency"] for one in raw]
     half_range = math.log(max(shares) / min(shares)) / 2
@@ -156,7 +156,7 @@ def _kind_of(part: str, datatype: str) -> str:
 def _stated(name: str) -> Mapping[str, Any]:
     """Return the errors of held-out kernels in ``about.kernels`` of a catalog system."""
     path = catalog.names("system").get(name)
-    raw = catalog.whole("system", read_document(str(path)), str(path)) if path else {}
+    raw = catalog.resolved_document("system", read_document(str(path)), str(path)) if path else {}
     about = raw.get("about") if isinstance(raw, Mapping) else None
     kernels = about.get("kernels") if isinstance(about, Mapping) else None
     return kernels if isinstance(kernels, Mapping) else {}

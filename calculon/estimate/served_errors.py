@@ -49,6 +49,9 @@ As for training steps (:data:`calculon.estimate.run_table.FACTORS`): MoE models 
 imbalance. The factors were not tuned to rows of served models.
 """
 
+WIDEST = 10.0
+"""Ratio of the ends of a range from which published rows validate no figure: the first digit is unknown."""
+
 FEWEST_SOURCES = 2
 """Number of sources below which the error of a class cannot be separated from the error of a source."""
 
@@ -295,19 +298,31 @@ class FigureRange:
         return self.low / self.ratio_low
 
     @property
+    def validates(self) -> bool:
+        """True if the range is narrow enough to say something about the figure."""
+        return self.ratio_high <= WIDEST * self.ratio_low
+
+    @property
     def spread(self) -> float:
         """Half the width of the range divided by the predicted value."""
         return (self.ratio_high - self.ratio_low) / 2
 
 
 def served_ranges(
-    of_class: ServedClass, figures: Mapping[str, float | None]
+    of_class: ServedClass,
+    figures: Mapping[str, float | None],
+    rooflines: Mapping[str, float] | None = None,
 ) -> dict[str, FigureRange]:
     """Return the range of each figure of a deployment for which published rows exist, by name.
 
-    Unknown and infinite figures have no range.
+    Unknown and infinite figures have no range. No range contains values faster than the roofline.
+
+    Args:
+        of_class: Class of the deployment.
+        figures: Figures by name.
+        rooflines: Fastest possible values by figure: shortest times, and the highest rate.
     """
-    result = {}
+    result, limits = {}, rooflines or {}
     for name in FIGURES:
         value = figures.get(name)
         known = _published().get(queued(name, of_class))
@@ -317,6 +332,15 @@ def served_ranges(
         own = known.count(known.has(of_class))
         words, shared = known.sharing(of_class)
         low, high = (float(np.exp(end)) for end in ends)
+        # The fast end is cut at the roofline.
+        if name in limits and value > 0:
+            # A predicted value stays in its range, even if kernels are measured to beat the stated peak.
+            ratio = limits[name] / value
+            low, high = (
+                (low, min(high, max(ratio, 1.0)))
+                if name == "output_rate"
+                else (max(low, min(ratio, 1.0)), high)
+            )
         result[name] = FigureRange(
             low=low * value,
             high=high * value,
@@ -345,6 +369,14 @@ def basis(of_class: ServedClass, ranges: Mapping[str, FigureRange]) -> str:
         said.append(f"{count} {published}of {FIGURES[name]}{queue} ({further})")
     words = of_class.in_words
     return f"{words[0].upper()}{words[1:]}: {', '.join(said)}."
+
+
+def short_basis(of_class: ServedClass, ranges: Mapping[str, FigureRange]) -> str:
+    """Return the class of a deployment and the number of its published rows in a few words."""
+    counts = [one.class_rows for one in ranges.values()]
+    least, most = min(counts), max(counts)
+    rows = f"{most:,}" if least == most else f"{least:,} to {most:,}"
+    return f"{rows} published rows of {of_class.in_words}."
 
 
 def _sources(count: int) -> str:

@@ -107,12 +107,13 @@ def factors(
     Residuals of whole iterations from a user's calibration take precedence over validated runs. For a processor with
     runs of fewer than :data:`VALIDATED` sources, the interval is for a new processor instead of a new source, and the
     residuals of its kernels are added in quadrature, or the residuals of other processors' kernels if its own were not
-    measured (:mod:`calculon.estimate.interval`).
+    measured (:mod:`calculon.estimate.interval`). The faster end never means an MFU above 100 %.
 
     Args:
         model, system: Model and system of all executions.
         plan (with n rows): The executions.
-        stats (shape (n,)): Their statistics by name; times are needed only for processors without validation.
+        stats (shape (n,)): Their statistics by name; times are needed only for processors without validation, and
+            :data:`AT_PEAK` only to limit the faster end.
 
     Returns:
         low, high (shape (n,)): Not-a-number in rows of edition ``sc23``, and everywhere without enough runs.
@@ -125,7 +126,7 @@ def factors(
     published = field_of("edition").declaration.choices.index(PUBLISHED)
     ends = np.where((plan.malformed < 0) & (plan.edition != published), ends, np.nan)
     if whole_iterations(system):
-        return np.exp(ends[0]), np.exp(ends[2])
+        return _possible(ends, stats)
     for number, codes in enumerate(named.tolist()):
         rows = np.flatnonzero((row_of == number) & np.isfinite(ends[1]))
         if len(rows) and not _validated(some, system):
@@ -137,7 +138,19 @@ def factors(
             ends[2, rows] = middle + np.hypot(high - middle, up)
         if len(rows) and (own := current_evidence()):
             ends[:, rows] = _narrowed(ends[:, rows], some, own, model, system, codes)
-    return np.exp(ends[0]), np.exp(ends[2])
+    return _possible(ends, stats)
+
+
+AT_PEAK = "mfu_causal"
+"""Time of the model's arithmetic at the peak rate of all processors, as a fraction of the time of a step."""
+
+
+def _possible(ends: Array, stats: Mapping[str, Any]) -> tuple[Array, Array]:
+    """Return both ends of intervals, the faster one limited by the peak rate of the processors."""
+    low, high = np.exp(ends[0]), np.exp(ends[2])
+    at_peak = np.asarray(stats.get(AT_PEAK, 0.0), float)
+    # Comparisons with not-a-number are false: intervals of edition sc23 stay unknown.
+    return np.where(at_peak > low, np.minimum(at_peak, high), low), high
 
 
 def _narrowed(

@@ -77,7 +77,9 @@ class AllowedInputs:
         meant = meaning(kind, text, known)
         if len(meant.names) == 1:
             return meant.names[0]
-        found = f"a word for {len(meant.names)} of them" if meant.names else repr(text[:60])
+        found = repr(text[:60])
+        if meant.names:
+            found = f"{found}, which matches {len(meant.names)} of them"
         hint = meant.hint or nearest(text[:60], list(known))
         raise SpecError("address", Problem(kind, f"a {kind} of the catalog", found, hint))
 

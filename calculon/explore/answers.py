@@ -303,9 +303,10 @@ class Answers:
             return None
         case = Case(best.model, best.execution, best.system, TIME)
         preset = self.question(asked).preset
+        # One sweep covers all capacities, so it is cached without the current one.
         found = self.cached(
             ("capacities", asked.key), lambda: Replanner(case, preset).capacity_sweep()
-        )  # cached for all capacities
+        )
         capacity = self.system(state).mem1.capacity
         return capacity_sweep(capacity, found.withheld, found.steps, lambda time: -time)
 

@@ -16,7 +16,7 @@ def label(name: str) -> str:
     """Return the label of a control, a field or another word.
 
     >>> label("zero_stage"), label("tp_user_buffers"), label("batch")
-    ('Sharded by replicas (ZeRO)', 'TP user buffers', 'batch')
+    ('Sharding (ZeRO)', 'TP user buffers', 'batch')
     """
     for fields in _FIELDS:
         if name in fields and (control := fields[name].declaration.control):

@@ -19,9 +19,10 @@ from calculon.declarations.short_names import QUESTION_WORDS
 from calculon.declarations.spellings import PRECISIONS
 from calculon.declarations.statistics import RISK, within_risk
 from calculon.explore.allowed_inputs import MODEL, SYSTEM, AllowedInputs
-from calculon.explore.serving.served_words import DEPLOYMENT, REQUESTS, USUAL
+from calculon.explore.serving.served_words import DEPLOYMENT, REQUESTS
 from calculon.explore.view_names import VIEWS
 from calculon.plan.columns import FIELDS
+from calculon.serving.records.load import DEFAULT_WORKLOAD
 
 ASKED = ("model", "system", "procs", "preset", "batch", "seq", "dtype", "tokens")
 """Parts of a question, in the order of the address."""
@@ -48,7 +49,7 @@ OPTIONS: Mapping[str, str] = {
     "stage": "",
     "block": "",
     "operator": "",
-    "workload": USUAL,
+    "workload": DEFAULT_WORKLOAD,
     **dict.fromkeys((*REQUESTS, *DEPLOYMENT), ""),
 }
 """Options of single views with their defaults; each view reads only its own."""

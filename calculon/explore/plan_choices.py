@@ -33,9 +33,8 @@ from calculon.plan.rules.all_rules import REASONS, check
 _DEGREES = (*PUBLISHED_DEGREES, *FURTHER_DEGREES)
 _NUMBERS = tuple(one.name for one in FIELDS if one.declaration.control and not one.named)
 SIZES = (
-    *(
-        name for name in _DEGREES if name in _NUMBERS and name != "data_par"
-    ),  # derived from the other degrees
+    # The data-parallel degree follows from the other degrees.
+    *(name for name in _DEGREES if name in _NUMBERS and name != "data_par"),
     *(name for name in _NUMBERS if name not in _DEGREES),
 )
 """Numeric fields, in the order of the controls."""

@@ -105,9 +105,8 @@ def _part(name: str) -> Maker:
         own = whole is not None and whole.mine is not None
         if found is None or (name == _OF_BOTH and not own):
             return None
-        plan = (
-            {"tensor_par": 1} if name == _OF_BOTH else {}
-        )  # any stated field selects the user's plan
+        # Any stated field selects the user's plan instead of the best one.
+        plan = {"tensor_par": 1} if name == _OF_BOTH else {}
         part = KINDS[name].make(
             _state(found, plan, options), FixedAnswers(AllowedInputs(), estimate=found, whole=whole)
         )

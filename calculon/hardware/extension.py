@@ -169,7 +169,7 @@ class Own:
 
     node_usd: float = declare("price of a node", unit="USD", above=0)
     years: float = declare("years until a node is worth nothing", above=0)
-    utilisation: float = declare("share of these years in which it is in use", above=0, at_most=1)
+    utilization: float = declare("share of these years in which it is in use", above=0, at_most=1)
     source: str = declare(SOURCE)
     date: str = declare(DAY)
     opex_share: float = declare(
@@ -297,8 +297,8 @@ class Link:
         default=False,
     )
     uplink: Uplink | None = declare(
-        "switches inside the network: groups that cross their uplinks share them, for executions with a coll_algo other "
-        "than published; by default groups do not slow each other down",
+        "switches inside the network: groups that cross their uplinks share them, for executions with a coll_algo "
+        "other than published; by default groups do not slow each other down",
         default=None,
     )
 

@@ -168,7 +168,7 @@ def processors(columns: Columns) -> Count:
 def outermost(system: System, span: Count, fanouts: Fanouts) -> Array:
     """Return the outermost network of process groups from the number of consecutive processors that they span.
 
-    It is the innermost network that contains them, if each instance joins the given number of inner instances.
+    It is the innermost network that contains them, if each instance connects the given number of inner instances.
     """
     nested = [number for number, _ in nested_networks(system)] or [0]
     held, inside = [], np.array(1)

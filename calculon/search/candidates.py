@@ -13,7 +13,7 @@ from calculon.base.frozen import dataclass
 from calculon.base.units import Array
 from calculon.declarations.axes import DIVIDED, FURTHER_FACTORS, PUBLISHED_DEGREES
 from calculon.declarations.model import Model
-from calculon.declarations.named_values import ENDS_AS_BLOCKS, PRESETS, PUBLISHED
+from calculon.declarations.named_values import ENDS_AS_BLOCKS, PRESETS, PUBLISHED, is_offered
 from calculon.declarations.presets import NODE, Preset, find_preset
 from calculon.declarations.statistics import OFFLOADS
 from calculon.hardware.system import System
@@ -190,6 +190,8 @@ class Candidates:
             elif "context_par" in field_of(name).declaration.needs and self._whole_sequences:
                 tried = (DEFAULTS[name],)
             elif len(tried) > 1:
+                family = self.system.provenance.family
+                tried = tuple(one for one in tried if is_offered(name, one, family))
                 tried = allowed_values(name, tried, self.model, self.system, self.constants)
             result[name] = tried
         return result

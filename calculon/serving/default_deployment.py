@@ -19,6 +19,15 @@ PREFILL = "prefill"
 """Field of the processors that only prefill (disaggregated prefill); changes of its parts are ``prefill.NAME``."""
 
 
+def default_types(model: Model) -> Mapping[str, Any]:
+    """Return fields of a deployment whose default is the type of the released weights of a model.
+
+    They apply to deployments that are searched, stated in words or by a script, which loads the checkpoint as released;
+    not to files of deployments. Machines without an engine for a type compute in 16 bits.
+    """
+    return {} if model.origin is None else model.origin.released
+
+
 def solver_of(
     model: Model, system: System, deployment: Deployment, workload: Workload
 ) -> OperatingPointSolver:

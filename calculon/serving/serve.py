@@ -24,12 +24,13 @@ from calculon.estimate.served_errors import FigureRange, served_ranges
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.serving.caches.cache import check_length, check_served, copies_of_heads
-from calculon.serving.default_deployment import deployment_of, solver_of
+from calculon.serving.default_deployment import default_types, deployment_of, solver_of
 from calculon.serving.hardware_gains import HardwareGain, hardware_gains
 from calculon.serving.passes.drafts import draft_of, speculation_of, split_problems
 from calculon.serving.passes.row_times import PassTimes
 from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.load import SATURATED, Workload
+from calculon.serving.records.number_types import WIDE_TYPES, NumberTypes
 from calculon.serving.records.pool import Pool
 from calculon.serving.records.read_records import (
     DeploymentSource,
@@ -59,6 +60,7 @@ class Served(Tabular):
     Attributes:
         model, system, deployment, workload: The records.
         point: Operating point of a replica: its batch, figures, passes and limits.
+        tried: Deployments of a search of which this is the best; 0 if the deployment was stated.
     """
 
     model: Model
@@ -66,6 +68,7 @@ class Served(Tabular):
     deployment: Deployment
     workload: Workload
     point: Point
+    tried: int = 0
 
     @property
     def batch(self) -> int:
@@ -121,7 +124,38 @@ class Served(Tabular):
     @property
     def ranges(self) -> dict[str, FigureRange]:
         """90 % prediction intervals of figures by name, from published rows; similar deployments have more weight."""
-        return served_ranges(self.served_class, self.stats)
+        return served_ranges(self.served_class, self.stats, self.rooflines)
+
+    @cached_property
+    def rooflines(self) -> dict[str, float]:
+        """Fastest values of figures that the peaks of the machine allow, by name.
+
+        A token reads all weights and caches of its pass from memory; a prompt also takes the arithmetic of its prefill.
+        Sources: Williams et al., *Roofline*, CACM 52(4), 2009; Pope et al., arXiv 2211.05102, section 2.
+        """
+        d, bandwidth = self.deployment, self.system.mem1.bandwidth
+        types = NumberTypes.of(self.system, d.weights_dtype, d.of_experts, d.head_dtype, d.kv_dtype)
+        peak = max(self.system.product_engine(one).peak for one in types.engines)
+        reads = [
+            float((one.total("weights") + one.total("cache"))[0]) / bandwidth
+            for one in (self.decode, self.prefill)
+        ]
+        token = reads[0] / self["spec_tokens"]
+        arithmetic = float(self.prefill.total("flops")[0]) / peak
+        rate = self["output_rate"] * self["tpot"] / token if token else math.inf
+        found = {"ttft": max(reads[1], arithmetic), "tpot": token, "output_rate": rate}
+        # An overloaded deployment has no finite time per token.
+        return {name: one for name, one in found.items() if math.isfinite(one)}
+
+    @property
+    def arithmetic(self) -> str:
+        """Wide type that narrower weights are multiplied in, as the machine has no engine for theirs; else empty."""
+        d = self.deployment
+        stored = d.weights_dtype, d.of_experts if self.model.mixes else d.weights_dtype
+        types = NumberTypes.of(self.system, *stored, d.head_dtype, d.kv_dtype)
+        pairs = zip(stored, types.engines[:2], strict=True)
+        wide = (one for kept, one in pairs if kept not in WIDE_TYPES and one in WIDE_TYPES)
+        return next(wide, "")
 
     @property
     def worth(self) -> str:
@@ -192,6 +226,8 @@ class Served(Tabular):
             system=self.system.name,
             provenance=self.system.provenance.to_dict(),
             deployment=self.deployment,
+            tried=self.tried,
+            arithmetic=self.arithmetic,
             workload=self.workload,
             batch=self.batch,
             cut=self.cut,
@@ -201,6 +237,7 @@ class Served(Tabular):
             price=self.point.price,
             power=self.point.power,
             served_class=self.served_class,
+            rooflines=self.rooflines,
             ranges=self.ranges,
             limits=tuple(map(LimitRecord.of, self.limits)),
             worth=self.worth,
@@ -254,32 +291,37 @@ def serve(
     changes: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Served:
-    """Estimate a deployment that serves a model.
+    """Estimate a stated deployment; arguments, result and errors as of :func:`calculon.serve`.
 
-    Args:
-        model, system: As in :func:`calculon.estimate`.
-        deployment: A name of the catalog, a file, a mapping of fields, or a record; a script that starts vLLM, SGLang
-            or TensorRT-LLM, or the command itself (options that are not modelled give a warning); words
-            (``"tp=2 dp=4"``); or a number of processors, with one replica per node (:func:`deployment_of`).
-        workload: A name of the catalog, a file, a mapping or a record, or the document of a result of this function,
-            which contains a workload. If `deployment` is such a result and no workload with prompt and output is given,
-            its workload is used.
-        changes: Fields that override the deployment.
-        **options: Fields that override the workload: ``prompt=2000``.
-
-    Returns:
-        The figures in the steady state. If the load states neither a rate nor users, the batch is the largest one that
-        meets the limits; if none does, the batch is one sequence, and the limits state by how much they are missed.
-
-    Raises:
-        SpecError: For all problems of the inputs.
-        Infeasible: If the model or a single sequence does not fit.
-
-    Examples:
-        >>> found = serve("llama3-8B", 1, "h100_80g_sxm", prompt=1000, output=200)
-        >>> found["tpot"] >= found["decode_time"]
-        True
+    A number of processors means its default deployment (:func:`deployment_of`), without a search.
     """
+    return question(model, deployment, system, workload, changes, options).solve()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedQuestion:
+    """Deployment of a model on a machine under a workload, as records."""
+
+    model: Model
+    system: System
+    deployment: Deployment
+    workload: Workload
+
+    def solve(self) -> Served:
+        """Estimate the deployment; raise Infeasible if a sequence does not fit."""
+        records = self.model, self.system, self.deployment, self.workload
+        return Served(*records, solver_of(*records).solve_single())
+
+
+def question(
+    model: Source | Model,
+    deployment: DeploymentSource | int,
+    system: Source | System,
+    workload: WorkloadSource | None,
+    changes: Mapping[str, Any] | None,
+    options: Mapping[str, Any],
+) -> ServedQuestion:
+    """Return the records of a stated deployment; arguments and errors as of :func:`serve`."""
     asked_model, asked_system = inputs.model(model), inputs.system(system)
     check_served(asked_model)
     load = read_workload(_workload_source(deployment, workload, options), options)
@@ -289,15 +331,14 @@ def serve(
     if not isinstance(deployment, bool) and isinstance(source, Integral):
         asked = deployment_of(asked_model, asked_system, int(source), load, changes)
     elif (fields := deployment_in_words(source)) is not None:
-        fields |= changes or {}
+        fields = {**default_types(asked_model), **fields, **(changes or {})}
         asked = deployment_of(asked_model, asked_system, fields.pop("num_procs"), load, fields)
     else:
         asked = _deployment_from(asked_model, asked_system, source, load, changes)
     for one in (asked, asked.prefill_deployment):
         if one is not None:
             check_split(asked_model, one)
-    point = solver_of(asked_model, asked_system, asked, load).solve_single()
-    return Served(asked_model, asked_system, asked, load, point)
+    return ServedQuestion(model=asked_model, system=asked_system, deployment=asked, workload=load)
 
 
 def _deployment_from(
@@ -310,7 +351,11 @@ def _deployment_from(
     """Return the deployment of a source, which may be a script that starts an engine."""
     if not _may_start_engine(source):
         return read_deployment(source, changes)
-    from calculon.launch.launch_files import is_launch_file, warn_of_lost_settings  # rarely needed
+    from calculon.launch.launch_files import (  # rarely needed
+        is_launch_file,
+        warn_of_lost_settings,
+        warn_of_other_checkpoint,
+    )
     from calculon.serving.engine_scripts import launched_server, server_of
 
     stated = changes or {}
@@ -326,7 +371,12 @@ def _deployment_from(
         return read_deployment(source, changes)
     warn_of_lost_settings(path, launch)
     changed = {name: value for name, value in stated.items() if name != "num_procs"}
-    return read_deployment({"about": path, **launch.deployment}, changed)
+    warn_of_other_checkpoint(path, launch, model)
+    fields = {"about": path, **launch.deployment}
+    # An engine loads a checkpoint as released unless its options or comments state other types.
+    if fields.get("weights_dtype") in WIDE_TYPES and fields.get("experts_dtype") == "same":
+        fields |= default_types(model)
+    return read_deployment(fields, changed)
 
 
 def _workload_source(

@@ -106,6 +106,12 @@ class ServedRecord:
     system: str = declare("name of the machine")
     provenance: dict[str, Any] = declare("origin of its figures")
     deployment: Deployment = declare("the deployment")
+    tried: int = declare(
+        "deployments of a search of which it is the best; 0 if it was stated", at_least=0, default=0
+    )
+    arithmetic: str = declare(
+        "16-bit type that narrower weights are multiplied in; empty if their own", default=""
+    )
     workload: Workload = declare("the workload")
     method: str = declare("method of the estimate", default=STEADY_STATE)
     batch: int = declare("sequences that a replica decodes concurrently", at_least=0)
@@ -117,6 +123,9 @@ class ServedRecord:
     power: str = declare("source of the power, and its assumptions; empty without one")
     served_class: ServedClass | None = declare(
         "class of deployments that published rows are compared with", default=None, nullable=True
+    )
+    rooflines: dict[str, float] = number(
+        "fastest values of figures that the peaks of the machine allow"
     )
     ranges: dict[str, FigureRange] = declare("prediction intervals of figures, from published rows")
     limits: tuple[LimitRecord, ...] = declare("limits of the workload", default=())
@@ -168,7 +177,7 @@ def read_served(raw: Mapping[str, Any], path: str) -> ServedRecord:
     Raises:
         SpecError: With all problems of the document.
     """
-    older: dict[str, Any] = {"provenance": {}}  # members that older files lack
+    older: dict[str, Any] = {"provenance": {}, "rooflines": {}}  # members that older files lack
     deployment = without_replicas(raw[DEPLOYMENT], path, DEPLOYMENT)
     # ranges are computed from the published rows of today instead of being read
     stated = {DEPLOYMENT: deployment, "ranges": {}}
@@ -176,4 +185,5 @@ def read_served(raw: Mapping[str, Any], path: str) -> ServedRecord:
     if result.served_class is None:  # written before ranges had classes
         return result
     figures = {name: result.figures[name] for name in FIGURES}
-    return replace(result, ranges=served_ranges(result.served_class, figures))
+    ranges = served_ranges(result.served_class, figures, result.rooflines)
+    return replace(result, ranges=ranges)

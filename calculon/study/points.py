@@ -263,7 +263,7 @@ def _resolved(study: Study, point: Point, names: Sequence[str]) -> Iterator[Poin
     for count in counts:
         scope = Scope(study, point | {"num_procs": count})
         values = {n: scope[n] for n in names if n in point or n in study.quantities}
-        values["max_batch_size"] = scope.whole("max_batch_size", values["max_batch_size"])
+        values["max_batch_size"] = scope.integer("max_batch_size", values["max_batch_size"])
         yield values
 
 
@@ -343,7 +343,7 @@ class Scope:
             raise self.problem(name, f"a finite number from {formula.text!r}", str(value))
         return value
 
-    def whole(self, name: str, value: Any) -> int:
+    def integer(self, name: str, value: Any) -> int:
         """Return a value as an integer; raise an error unless it is a whole number of at least 1."""
         if not (1 <= value <= LARGEST_INTEGER and float(value).is_integer()):
             raise self.problem(name, SETTINGS[name].wanted, shown(value), "use floor(...)")

@@ -10,12 +10,12 @@ from calculon.base.errors import CalculonError, Infeasible, SpecError
 from calculon.base.frozen import dataclass
 from calculon.declarations.model import Model
 from calculon.hardware.system import System
+from calculon.search.deployments.best_deployment import serve
 from calculon.search.task import check_version, program
 from calculon.serving.caches.cache import check_served
 from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.load import Workload
 from calculon.serving.records.read_records import read_deployment, read_workload
-from calculon.serving.serve import serve
 from calculon.study.points import Scope, Specs, check_number, points
 from calculon.study.study_fields import Point, inside
 from calculon.study.study_file import Study

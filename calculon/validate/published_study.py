@@ -450,10 +450,10 @@ class Library:
             if path is None:
                 wanted = f"a {kind} file in {study.folder}"
                 raise SpecError(study.file, Problem(kind, wanted, f"no file {source!r}"))
-            return str(path), catalog.whole(kind, read_document(str(path)), str(path))
+            return str(path), catalog.resolved_document(kind, read_document(str(path)), str(path))
         own = self.base / catalog.KINDS[kind] / f"{source}.json"
         if own.is_file():
-            return str(own), catalog.whole(kind, read_document(str(own)), str(own))
+            return str(own), catalog.resolved_document(kind, read_document(str(own)), str(own))
         try:
             return source, catalog.load(kind, source)[1]
         except SpecError as error:

@@ -12,7 +12,7 @@ from calculon.declarations.statistics import TIER1
 from calculon.editions import EDITIONS
 from calculon.estimate.interval import Sides
 from calculon.estimate.memory_limit import errors_of
-from calculon.estimate.validated_runs import factors
+from calculon.estimate.validated_runs import AT_PEAK, factors
 from calculon.plan.plan import Plan
 from calculon.validate.measured_and_predicted import Comparison, Result
 from calculon.validate.predict import Case
@@ -46,7 +46,7 @@ def row_bounds(result: Result) -> RowBounds:
         plan = Plan.from_records(
             {**predicted.cases[i].execution, "edition": result.edition} for i in rows
         )
-        stats = {name: predicted.values[name][rows] for name in Sides.statistics}
+        stats = {name: predicted.values[name][rows] for name in (*Sides.statistics, AT_PEAK)}
         found.low[rows], found.high[rows] = factors(model, system, plan, stats)
         usable = EDITIONS[result.edition].machine(system).usable[0]
         for i in rows:

@@ -36,7 +36,7 @@ def test_a_result_says_batch_model_and_machine(served):
 
 
 def test_a_rate_bounds_no_batch():
-    served = calculon.serve("llama3-8B", 1, "h100_80g_sxm", prompt=500, output=100, rate=2)
+    served = calculon.serve("llama3-8B", "tp=1", "h100_80g_sxm", prompt=500, output=100, rate=2)
     assert served.cut == "rate"
     assert _batch(engine_text(VLLM, served)) == 1024
 

@@ -54,7 +54,7 @@ def test_processors_that_a_file_does_not_say_are_those_of_the_question(tmp_path)
     text = "model: {tensor_model_parallel_size: 2}\ntrain: {micro_batch_size: 1, global_batch_size: 64}\n"
     path = tmp_path / "over.yaml"
     path.write_text(text)
-    with pytest.raises(SpecError, match="set it with import-flags --procs N"):
+    with pytest.raises(SpecError, match="set it with calculon import-flags FILE --procs N"):
         launch_in(str(path))
     assert launch_in(str(path), 16).execution["data_par"] == 8
 

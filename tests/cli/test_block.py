@@ -55,7 +55,7 @@ def test_bad_input_is_one_message(refuses):
     ]
     refuses(("block", *SEED), rows)
     sizes = "--set tensor_par=16 --set num_procs=16"
-    refuses(("block", "megatron-1T", *SEED[1:]), [(sizes, "not big enough")], code=1)
+    refuses(("block", "megatron-1T", *SEED[1:]), [(sizes, "too small")], code=1)
 
 
 def test_operators_that_do_nothing_are_not_printed(run, output_of):

@@ -7,6 +7,7 @@ import pytest
 
 import calculon
 from calculon.base.units import chance
+from calculon.cli.commands.compare import MOST
 from calculon.estimate.comparison_confidence import MAX_TIED
 from tests.cli.conftest import ARGUMENTS
 from tests.helpers import NAMES, csv_rows
@@ -191,3 +192,26 @@ def test_plans_of_files_stand_between_model_and_system(output_of):
     alone = output_of("compare", "best.json#0", "best.json#2", "-f", "json")
     both = output_of("compare", "llama3-8B", "best.json#0", "best.json#2", "h100", "-f", "json")
     assert json.loads(both)["statistics"] == json.loads(alone)["statistics"]
+
+
+def test_a_plan_is_compared_on_several_systems(run):
+    apart = run("compare", "llama3-8B", "tp=2 dp=4", "a100", "h100", "--format", "json").out
+    joined = run("compare", "llama3-8B", "tp=2 dp=4", "a100,h100", "--format", "json").out
+    systems = ["a100_80g_sxm", "h100_80g_sxm"]
+    assert json.loads(apart)["inputs"][0] == {"field": "system", "values": systems}
+    assert apart == joined
+
+
+def test_statistics_that_differ_most_are_listed_unless_all_are_asked_for(run, statistics):
+    first, second = statistics
+    brief, whole = run("compare", A, B).out, run("compare", A, B, "--verbose").out
+    names = {name for name in NAMES if first[name] != second[name]}
+    listed = {name for name in names if f"\n{name} " in brief}
+    assert all(f"\n{name} " in whole for name in names)
+    assert len(listed) == MOST
+
+    def difference(name):
+        a, b = first[name], second[name]
+        return abs(b - a) / max(abs(a), abs(b))
+
+    assert min(map(difference, listed)) >= max(map(difference, names - listed))

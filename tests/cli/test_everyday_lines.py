@@ -90,8 +90,13 @@ HINTS = {
     "plan llama-3.1-8b --nodes 8 --gpu h100": "8 nodes of 8 are 64",
     "plan llama-3.1-8b 64 h100 --lr 3e-4": "training is not simulated",
     "plan llama-3.1-8b 64 h100 --micro-batch-size 2": "--fix mbs=N",
+    "plan llama-3.1-8b 64 h100 h200": "join systems by commas: h100,h200",
+    "plan llama-3.1-8b 64 h100,h200": "calculon search compares single steps",
+    "plan llama-3.1-8b 64 h100 --mine nosuch.sh": "the current folder has no file of this name",
+    "estimate llama-3.1-8b 'tp=2' h100 --set bandwidth=3": "did you mean 'networks[0].bandwidth'?",
     "serve llama-3.1-8b 2 h100 --osl 200": "tokens as --output",
-    "plan llama-3.1-8b 1 rtx4090 --lora 16": "LoRA is not modelled",
+    "serve llama-3.1-8b 2 h100 --dtype fp8": "--set weights_dtype=float8",
+    "plan llama-3.1-8b 1 rtx4090 --lora 16": "LoRA is not modeled",
     "estimate llama-3.1-8b 64 h100": "calculon plan finds a plan",
     "estimate llama-3.1-8b 'tp=4 foo=3' h100": "one of tp, pp, dp, ",
     "estimate llama-3.1-8b 'tp=4 procs=8-32' h100": "one number of processors",
@@ -167,7 +172,7 @@ def test_a_degree_below_1_is_refused(run, words):
     [
         (
             f'serve {SERVED[0]} "tp=2 dp=4" {SERVED[1]}',
-            f"serve {SERVED[0]} 8 {SERVED[1]} --set tensor_par=2",
+            f"serve {SERVED[0]} 8 {SERVED[1]} --tp 2 --pp 1 --set token_budget=8192",
         ),
         (f'serve {SERVED[0]} "procs=8" {SERVED[1]}', f"serve {SERVED[0]} 8 {SERVED[1]}"),
         (

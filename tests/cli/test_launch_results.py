@@ -102,7 +102,7 @@ def test_a_launch_file_as_mine_becomes_that_of_the_best(run, own, tmp_path):
     assert out.startswith("Plan for gpt2-124M")
     assert "From mine to the best, one change at a time" in out
     assert "Settings of Megatron-LM, from mine to the best: " in out
-    assert "run.sh: --no-masked-softmax-fusion: changes the result, and is not modelled" in err
+    assert "run.sh: --no-masked-softmax-fusion: changes the result, and is not modeled" in err
     shown = "".join(unified_diff(*(one.read_text().splitlines(True) for one in (own, script))))
     assert out.endswith(
         f"--- {own}\n+++ {script}\n{shown.partition('+++ ')[2][1:]}Output: {script}\n"
@@ -200,8 +200,12 @@ def test_what_cannot_be_emitted_is_refused(refuses):
         ("--emit nemo:/tmp", "/tmp: expected a file, found a folder"),
         ("--emit torchtitan:run.toml", "run.toml: expected a name such as run.py"),
         ("--emit nemo -o -", "expected one output on standard output"),
+        ("--emit vllm", "expected a launcher of training"),
     ]
     refuses(QUESTION, rows)
+    other = ("plan", "llama3-8B", "64", "tpu_v5p", "--emit", "megatron-lm")
+    wanted = "expected a machine that megatron-lm runs on: NVIDIA or AMD, found tpu_v5p"
+    refuses(other, [((), wanted)])
     wanted = (
         "tp_async: expected true, the nearest that Megatron-Bridge can express, found false. "
         "Hint: --fix tp_async=true"

@@ -238,7 +238,7 @@ def test_limits_that_are_met_one_by_one_are_told(run):
     options = ["--tokens", "1G", "--deadline", "100d", "--budget-mwh", "1000"]
     result = run("loe", *RUNS, "-", *PLAIN, *options, "--where", "days > 100")
     assert result.code == 1
-    said = "On 8 processors each limit alone is met by some run, but none meets all that is asked"
+    said = "On 8 processors every limit is met by some run, but no run meets all of them"
     assert said in " ".join(result.out.split())
     assert "misses" not in result.out
 
@@ -254,7 +254,7 @@ def test_runs_have_the_digits_and_the_interval_of_their_time(run, tmp_path):
         Digits(half).rate(stats["days"] * stats[name] / stats["total_time"], like=stats["days"])
         for name in BOUNDS
     )
-    assert f"the first takes {low} to {high} d" in " ".join(result.out.split())
+    assert f"90 % interval of the first: {low} to {high} d" in " ".join(result.out.split())
     price = {"usd": 2.0, "kind": "given", "source": "", "date": ""}
     assert json.loads(out.read_text())["0"]["question"]["price"] == price
 

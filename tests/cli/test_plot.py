@@ -244,9 +244,9 @@ def test_says_what_is_wrong(refuses, tmp_path):
     rows = [
         ("budget llama-3-8b 1 h100 --tokens 1T -o x.png", "no plan fits"),
         ("scaling megatron-1T 1 1 float16 a100_80g --fix optimizer_offload=false -o x.png",
-         "no execution can run"),
+         "no plan can run"),
         ("surface gpt3-175B 2 2 float16 a100_80g -o x.png",
-         "no execution can run: there is no surface to draw"),
+         "no plan can run: there is no surface to draw"),
     ]  # fmt: skip
     refuses(("plot",), rows, code=1)
     assert not (tmp_path / "x.png").exists()

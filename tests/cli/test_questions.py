@@ -189,7 +189,7 @@ def test_a_spec_that_is_gone_is_told(refuses, own):
     ("version", "told"),
     [
         ("0.9", rf"best#0: calculon {__version__} computes .*, 0.9 had "),
-        (__version__, "best#0: it is of another model or system than .*the file"),
+        (__version__, "best#0: it is for a different model or system than .*the file"),
     ],
 )
 def test_a_result_that_differs_is_of_another_version_or_model(best, version, told):

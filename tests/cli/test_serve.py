@@ -1,6 +1,7 @@
 """``calculon serve``: pages, files and exit codes."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -24,17 +25,23 @@ def test_a_missed_limit_is_told_with_exit_code_1(run):
 
 
 def test_what_does_not_fit(refuses):
-    hint = "Hint: narrower weights (--set weights_dtype=float8), more processors, or calculon"
-    rows = [("serve", "does not fit: a rank needs"), ("serve", hint)]
-    large = ("llama3-70B", "1", "h100", *LENGTHS)
-    refuses((), [((word, *large), message) for word, message in rows], code=1)
+    rows = [
+        ("1", "does not fit: a rank needs"),
+        ("1", "Hint: it fits with --set weights_dtype=float8, or on 2 processors"),
+        ("tp=1", "Hint: it fits with --set weights_dtype=float8, or on 2 processors"),
+        ("tp=1 dp=2", "or with another split of its 2 processors (calculon serve-optimal)"),
+    ]
+    for deployment, message in rows:
+        refuses(("serve", "llama3-70B", deployment, "h100"), [(LENGTHS, message)], code=1)
+    refuses(("sop", "llama3-70B", "1", "h100"), [(LENGTHS, "fits with --fix weights_")], code=1)
     rows = [
         ("memory_fraction=1e-9", "does not fit: memory_fraction=1e-09 leaves"),
-        ("system.mem1.GiB=1", "GiB that a process can use, 1.0 in total"),
+        ("system.mem1.GiB=1", "GiB that a process can use, 1.0 in total\n"),
     ]
     refuses((*SMALL, *LENGTHS, "--set"), rows, code=1)
-    message = "infeasible: llama3-70B,1,h100: a sequence of 2,500 tokens does not fit"
-    refuses(("compare", *LENGTHS), [("llama3-8B,1,h100 llama3-70B,1,h100", message)], code=1)
+    message = "deployments fits in memory; the nearest, 1 replica of TP 1: a sequence of 2,500 tokens does not fit"
+    asked = ("compare", *LENGTHS, "llama3-8B,1,h100")
+    refuses(asked, [("llama3-70B,1,h100", f"llama3-70B,1,h100: none of 7 {message}")], code=1)
 
 
 def test_shares_and_times_in_other_words(refuses):
@@ -57,8 +64,8 @@ EVEN_ONE = "1 sequence per replica: even one misses the"
 @for_each(
     ("words", "said", "unsaid"),
     [
-        (f"llama-3.1-70b 8 h100 {LENGTHS_TEXT} --users 64 --set pipeline_par=2", WAITS, ALONE),
-        ("llama-3.1-70b 8 h100 --prompt 20k --output 500 --users 1", ALONE, WAITS),
+        (f"llama-3.1-70b tp=4,pp=2 h100 {LENGTHS_TEXT} --users 64", WAITS, ALONE),
+        ("llama-3.1-70b tp=8 h100 --prompt 20k --output 500 --users 1", ALONE, WAITS),
         (f"llama3-8B 1 mi355x {LENGTHS_TEXT}", "no price is known: --set price=2.5", ""),
         (f"llama3-8B 1 mi355x {LENGTHS_TEXT} --set price=2.5", "USD", "no price is known"),
         (f"llama3-8B 1 h100 {LENGTHS_TEXT} --tpot 0.1ms", f"{EVEN_ONE} TPOT", "as many as keep"),
@@ -80,6 +87,14 @@ def test_the_page_says_what_counts_for_its_question(run, words, said, unsaid):
     assert not unsaid or unsaid not in text
 
 
+def test_a_limit_that_measured_values_may_miss_has_a_caveat(output_of):
+    asked = ("serve", "llama3-70B", "tp=8", "h100", *LENGTHS, "--tpot", "50ms", "--ttft", "1")
+    out = output_of(*asked)
+    assert re.search(r"Meets TPOT: 50 ms, limit 50 ms, but its range goes to \d+ ms\.", out)
+    assert re.search(r"Meets TTFT: \d+ ms, limit 1 s, not validated\.", out)
+    assert len(out.splitlines()) <= 24
+
+
 def test_a_quoted_command_of_an_engine_is_a_deployment(output_of, tmp_path):
     command = "vllm serve some/model -tp 2 --max-num-seqs 32"
     (tmp_path / "serve.sh").write_text(command)
@@ -88,6 +103,17 @@ def test_a_quoted_command_of_an_engine_is_a_deployment(output_of, tmp_path):
         out = output_of("serve", "llama3-8B", source, "h100", *LENGTHS, "-f", "json")
         figures.append(json.loads(out)["figures"])
     assert figures[0] == figures[1]
+
+
+def test_a_number_of_processors_means_their_best_deployment(output_of):
+    asked = ("llama3-8B", "2", "h100", *LENGTHS, "--format", "json", "--users", "64")
+    best = json.loads(output_of("serve-optimal", *asked))
+    (winner,) = best["winners"]
+    found = json.loads(output_of("serve", *asked))
+    assert found["tried"] == best["counts"]["total"]
+    assert (found["batch"], found["figures"]) == (winner["batch"], winner["figures"])
+    split = json.loads(output_of("serve", "llama3-8B", "procs=2 tp=2", *asked[2:]))
+    assert (split["deployment"]["tensor_par"], split["deployment"]["pipeline_par"]) == (2, 1)
 
 
 def test_learned_positions_end(run, refuses):
@@ -150,13 +176,15 @@ def test_changes_of_a_deployment_that_cannot_be(refuses):
 def test_without_a_workload_it_is_a_chat(run):
     assumed, stated = run("serve", *ASKED), run("serve", *ASKED, "--workload", "chat")
     assert (assumed.code, assumed.out) == (0, stated.out)
-    assert "assumed: --workload chat; --prompt 2k --output 500" in assumed.err
+    assert "assumed: --workload chat; --prompt and --output set other" in assumed.err
 
 
 def test_half_a_workload_says_how_the_rest_is_stated(run):
     code, _, err = run("serve", *ASKED, "--prompt", "2k")
     assert (code, "prompt: expected" in err) == (2, False)
-    assert "workload: output: expected a number of tokens, found none. Hint: add --prompt 2k" in err
+    assert (
+        "workload: output: expected a number of tokens, found none. Hint: add --prompt 2000" in err
+    )
 
 
 def test_a_result_says_its_deployment_and_its_workload(output_of, made):

@@ -62,7 +62,9 @@ def test_prints_the_four_published_tables_and_a_line_per_study(run, output_of, n
     assert [line for line in lines if line in titles] == list(titles)
     assert all(f"\n{name} " in out for name in names)
     out = run("lv", "--format", "markdown").out
-    assert out.startswith("Edition of the cost model: sc23; corrected of studies that exist there")
+    assert out.startswith(
+        "Edition of the cost model: sc23; corrected from studies that exist only there"
+    )
     assert all(f"\n| {name} | " in out for name in names)
 
 
@@ -297,7 +299,7 @@ def test_studies_are_compared_with_a_baseline(run, tmp_path):
 
 def test_options_of_own_rows_are_checked(refuses, own_rows):
     rows = [
-        (("--rows", own_rows(4.0), "--study", "tab5"), "--rows: expected no --study"),
+        (("--rows", own_rows(4.0), "--study", "tab5"), "--rows: expected no study"),
         (("--rows", own_rows(4.0), "--edition", "sc23"), "--rows: expected edition corrected"),
         ("--fail-above 5%", "expected --baseline or --rows"),
         ("--fail-above much", "a number of percent, such as 5%"),
@@ -316,3 +318,20 @@ def test_a_plan_rests_on_own_rows(run, own_rows):
     assert "the prediction is outside, because these took longer" in " ".join(slow.out.split())
     missing = run(*asked, "--evidence", "none.csv")
     assert (missing.code, missing.err[:30]) == (2, "calculon: error: none.csv: exp")
+
+
+def test_a_terminal_shows_a_summary_unless_it_is_asked_for_more(run, monkeypatch):
+    monkeypatch.setattr("calculon.render.console.is_terminal", lambda _: True)
+    short = run("validate").out
+    assert short.startswith("Predictions against published measurements (edition corrected)\n")
+    titles = ("\nAll measured rows", "\nWhole steps by class and source", "\nServed models: errors")
+    assert all(title in short for title in titles)
+    assert f"{len(FEW)} of {len(FEW)} studies are within their bounds" in short
+    assert "\nEnd-to-end\n" not in short
+    for words in (("lv",), ("validate", "--verbose")):
+        assert "\nEnd-to-end\n" in run(*words).out
+
+
+def test_a_study_may_be_named_without_its_option(run):
+    assert run("validate", "tab5").out == run("lv", "--study", "tab5").out
+    assert "expected one study, found tab5 and fig1" in run("lv", "tab5", "--study", "fig1").err

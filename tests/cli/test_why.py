@@ -44,3 +44,11 @@ def test_fields_that_an_execution_leaves_out_change_from_their_defaults(run, tmp
     code, out, _ = run("why", "llama3-8B", "e.json", "h100_80g_sxm")
     assert code == 1
     assert "edition sc23 -> corrected" in out
+
+
+def test_a_number_of_processors_is_planned_first(run):
+    code, out, err = run("explain", "gpt2-124M", "2", "h100", "-o", "-")
+    best = calculon.plan("gpt2-124M", 2, "h100").best
+    assert code == 0
+    assert "explains the best plan for 2 processors" in err
+    assert json.loads(out)["stats"]["total_time"] == best.stats["total_time"]

@@ -13,7 +13,7 @@ def test_lines_have_their_cells_and_places(tmp_path):
     path.write_bytes("\ufeff# mine\n a , b\n\n1,x\n 2 ,y\n".encode())
     first, second = read_csv(str(path), ["a"])
     assert (first.cells, first.place) == ({"a": "1", "b": "x"}, "line 4")
-    assert (second.whole("a"), second.number_of("a")) == (2, 2.0)
+    assert (second.integer("a"), second.number_of("a")) == (2, 2.0)
     assert str(second.refuse("b", "more", "'y'")) == f"{path}: line 5, b: expected more, found 'y'"
 
 
@@ -21,7 +21,7 @@ def test_a_whole_number_is_one_that_any_field_takes():
     for text in ["9" * 19, "9" * 5000, "1.5", "-1", "", "x"]:
         (line,) = parse_csv("x.csv", f"a,b\n{text},1", ["a"])
         with pytest.raises(SpecError, match="line 2, a: expected a whole number of at least 1"):
-            line.whole("a")
+            line.integer("a")
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ def test_the_hint_names_the_fields_of_the_record():
 
 
 @pytest.mark.parametrize(
-    ("path", "hint"), [("phases[0].batch", "in a file"), ("batch_ramp.start", "as a whole")]
+    ("path", "hint"), [("phases[0].batch", "into a file"), ("batch_ramp.start", "as a whole")]
 )
 def test_a_part_of_what_is_not_stated_cannot_change(path, hint):
     with pytest.raises(SpecError) as refused:

@@ -140,3 +140,14 @@ def test_a_line_has_all_defaults_that_nobody_stated():
     assert "price 2.50 USD/h (on demand, 2025-10, old, a list)" in text
     given = price | {"kind": "given", "source": "", "date": ""}
     assert "price" not in defaults_line(assumed_defaults(stated, []), [given])
+
+
+def test_a_short_page_has_the_best_the_frontier_and_few_lines():
+    answer = fleets()
+    text = drawn(fleet_page(answer, short=True), width=160)
+    assert len(text.splitlines()) <= 25
+    listed = {flat(line) for line in text.splitlines() if flat(line).startswith(FRONT)}
+    assert len(listed) == len(answer.frontier)
+    assert f": {answer.best.num_procs} x {answer.best.system.name}" in text
+    assert "-v: sources, assumptions, everything." in text
+    assert "Prices and power" not in text

@@ -113,7 +113,14 @@ SAID = {
     ),
     "run": (
         *("edition corrected, megatron-lm</span>", "process groups, and bytes", "0, 2, ..., 62"),
-        *("MFU, full attention", "MFU, causal", "HFU", "head and loss", "SwiGLU", "<h3>How sure: "),
+        *(
+            "MFU, full attention",
+            "MFU, causal",
+            "HFU",
+            "head and loss",
+            "SwiGLU",
+            "<h3>Confidence: ",
+        ),
         *(f'data-value="{column.name}"' for column in columns(CorrectedStats)),
         "Edition corrected is the published model with its defects fixed",
         "full attention (arXiv",
@@ -125,7 +132,7 @@ def test_pages_say_what_they_are_of(pages):
     assert [
         f"{page}: {text}" for page in SAID for text in SAID[page] if text not in pages[page]
     ] == []
-    for page, text in (("files", "<i>"), ("run", NO_VOCABULARY), ("one", "How sure")):
+    for page, text in (("files", "<i>"), ("run", NO_VOCABULARY), ("one", "Confidence")):
         assert text not in pages[page]
     for kind, name in zip(("models", "examples", "systems"), EXAMPLE.split(","), strict=True):
         content = (ROOT / kind / f"{name}.json").read_bytes()
@@ -169,7 +176,7 @@ def test_a_report_is_titled_by_its_question(pages):
     assert report_title(results) == "a, b, c and 1 more: results of calculon"
 
 
-def test_the_same_results_give_the_same_page_whatever_colours_the_user_wants(folder, monkeypatch):
+def test_the_same_results_give_the_same_page_whatever_colors_the_user_wants(folder, monkeypatch):
     monkeypatch.chdir(folder)
     read_and_compare_once(monkeypatch)
     for name, value in {"NO_COLOR": "1", "COLUMNS": "40", "TERM": "dumb"}.items():

@@ -145,7 +145,7 @@ def test_shares_that_end_at_1_say_so():
     free = [one for one in document()["figures"] if one["high"] != 1]
     for figures, told in ((document()["figures"], True), (free, False)):
         chart = tornado({**document(), "figures": figures})
-        assert any("shares at most 1" in text for text in legend(chart)) is told
+        assert any("efficiencies at most 1" in text for text in legend(chart)) is told
     effects = tuple(one for one in found().effects if one.high != 1)
     assert "to 1: " not in page(160, replace(found(), effects=effects))
 

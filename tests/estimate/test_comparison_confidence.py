@@ -1,4 +1,4 @@
-"""How sure the order of two predicted times is: laws of the margin, and what pairs of measured runs say."""
+"""Confidence in the order of two predicted times: properties of the margin, and pairs of measured runs."""
 
 import math
 from dataclasses import replace

@@ -128,7 +128,7 @@ def test_what_does_not_fit_can_still_be_looked_at():
     with pytest.raises(calculon.Infeasible):
         calculon.estimate("megatron-1T", execution, "a100_80g")
     assert block("megatron-1T", execution, "a100_80g").operators
-    with pytest.raises(calculon.Infeasible, match="not big enough"):
+    with pytest.raises(calculon.Infeasible, match="too small"):
         block("megatron-1T", execution, "a100_80g", changes={"num_procs": 12288, "tensor_par": 16})
 
 

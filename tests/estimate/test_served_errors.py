@@ -237,6 +237,20 @@ def test_ranges_are_ratios_times_predicted_values():
         assert f"{len(own):,} of {len(rows):,}" in basis(one, found)
 
 
+def test_no_range_is_faster_than_the_roofline():
+    one = published_rows()[0].of_class
+    figures = {"tpot": 0.02, "output_rate": 1000.0}
+    free = served_ranges(one, figures)
+    middle = math.sqrt(free["tpot"].low * 0.02), math.sqrt(free["output_rate"].high * 1000)
+    found = served_ranges(one, figures, {"tpot": middle[0], "output_rate": middle[1]})
+    assert (found["tpot"].low, found["output_rate"].high) == pytest.approx(middle)
+    assert found["tpot"].high == free["tpot"].high
+    assert found["output_rate"].low == free["output_rate"].low
+    # A prediction that beats the stated peak remains in its range.
+    beaten = served_ranges(one, figures, {"tpot": 1.0, "output_rate": 1.0})
+    assert (beaten["tpot"].low, beaten["output_rate"].high) == pytest.approx((0.02, 1000))
+
+
 def test_of_a_class_without_rows_the_basis_names_rows_of_its_engine_else_of_its_kind():
     rows = published_rows()
     one = replace(rows[0].of_class, generation="none", engine="vllm")

@@ -19,7 +19,7 @@ from calculon.estimate.evaluate import evaluate
 from calculon.estimate.interval import COLLECTIVES, PRODUCTS, kernel_sides
 from calculon.estimate.nearest_runs import fitted
 from calculon.estimate.run_table import FILE, Runs, about, kind, runs
-from calculon.estimate.validated_runs import belief, factors
+from calculon.estimate.validated_runs import AT_PEAK, belief, factors
 from calculon.plan.columns import DEFAULTS
 from calculon.plan.plan import Plan
 from calculon.render.text_tables import Table
@@ -179,14 +179,27 @@ def test_a_row_of_a_table_has_that_of_the_execution_alone():
     plan = Plan.from_records([dataclasses.replace(base, **change) for change in changes])
     model, system = calculon.inputs.model(CASE[0]), calculon.inputs.system("h200_141g_sxm")
     system = dataclasses.replace(system, mem1=dataclasses.replace(system.mem1, bandwidth=9e12))
-    table = evaluate(model, system, plan.take(np.arange(3)))
-    low, high = factors(model, system, plan.take(np.arange(3)), table)
+
+    def ends(some):
+        found = evaluate(model, system, some)
+        return factors(model, system, some, {name: found[name] for name in found.names})
+
+    low, high = ends(plan.take(np.arange(3)))
     for i in range(3):
-        one = plan.take(np.array([i]))
-        alone = factors(model, system, one, evaluate(model, system, one))
+        alone = ends(plan.take(np.array([i])))
         assert (low[i], high[i]) == (alone[0][0], alone[1][0])
     old = factors(model, system, plan.take(np.array([3])), {})
     assert np.isnan(old).all()
+
+
+@pytest.mark.parametrize("utilization", [0.1, 0.9, 0.99])
+def test_no_time_means_more_than_the_peak(utilization):
+    """The faster end alone moves, to the time of the model's arithmetic at the peak."""
+    model, system = (calculon.inputs.model(CASE[0]), calculon.inputs.system(CASE[2]))
+    plan = Plan.of(asked().execution)
+    low, high = factors(model, system, plan, {})
+    found = factors(model, system, plan, {AT_PEAK: np.array([utilization])})
+    assert found == (max(low, utilization), high)
 
 
 def test_a_malformed_row_has_none():

@@ -135,7 +135,7 @@ def test_fields_take_the_words_of_the_table_offer_them_and_say_what_is_wrong(
     assert "TP <= 2 and memory" in page.evaluate(f"[...{offered}].map((one) => one.value)")
     entered(page, "#s-where", "TP <= 2 and memory < 1")
     assert "write 1 GiB" in page.inner_text("#message")
-    assert "Only executions with" in page.inner_text("#message")
+    assert "Only plans with" in page.inner_text("#message")
     place = page.locator("#message").bounding_box()
     assert 0 <= place["y"] < page.viewport_size["height"] - place["height"]
     entered(page, "#s-where", "TP <= 2 and GiB < 70")

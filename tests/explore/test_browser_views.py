@@ -185,7 +185,7 @@ def test_a_deployment_is_an_address_and_back_undoes_it(visitor: Visitor) -> None
     page.wait_for_url("**deployment.max_batch**")
     settled(page)
     entered(page, "[id='c-workload.prompt']", "many")
-    assert "Prompt: expected" in page.inner_text("#message")
+    assert "Prompt tokens: expected" in page.inner_text("#message")
     page.go_back()
     page.go_back()
     settled(page)

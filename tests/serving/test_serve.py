@@ -8,6 +8,7 @@ import pytest
 import calculon
 from calculon.base.errors import Infeasible, SpecError
 from calculon.declarations import catalog
+from calculon.declarations.decode import SpecWarning
 from calculon.serving.default_deployment import deployment_of
 from calculon.serving.passes.replica import Replica
 from calculon.serving.records.deployment import Deployment
@@ -102,6 +103,26 @@ def test_what_does_not_fit_says_by_how_much():
 def test_bad_input(changes, load, message):
     with pytest.raises(SpecError, match=message):
         serve(SMALL, {"num_procs": 1, **changes}, H100, LOAD | load)
+
+
+RELEASED = {"prompt": 100, "output": 20, "users": 4}
+
+
+def test_released_types_are_the_default_except_in_files():
+    for source in (1, "tp=1", "vllm serve openai/gpt-oss-20b"):
+        found = calculon.serve("gpt-oss-20b", source, "h100_80g_sxm", **RELEASED)
+        assert (found.deployment.experts_dtype, found.arithmetic) == ("mxfp4", "bfloat16"), source
+    stated = calculon.serve("gpt-oss-20b", {"num_procs": 1}, "h100_80g_sxm", **RELEASED)
+    assert stated.deployment.experts_dtype == "same"
+    changes = {"experts_dtype": "float8"}
+    wider = calculon.serve("gpt-oss-20b", 1, "h100_80g_sxm", changes=changes, **RELEASED)
+    assert (wider.deployment.experts_dtype, wider.arithmetic) == ("float8", "")
+
+
+def test_a_script_of_another_model_warns():
+    command = "vllm serve openai/gpt-oss-20b -tp 1"
+    with pytest.warns(SpecWarning, match="it serves openai/gpt-oss-20b; llama3-8B is used"):
+        calculon.serve("llama3-8B", command, "h100_80g_sxm", **RELEASED)
 
 
 def test_records_are_read_as_they_are_written():

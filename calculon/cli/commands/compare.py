@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from calculon.documents.comparison import Comparison
     from calculon.documents.served_comparison import ServedComparison
 
+MOST = 10
+"""Number of statistics listed by default."""
+
 
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
@@ -23,7 +26,7 @@ def configure(parser: Parser) -> None:
         'calculon compare llama-3.1-8b "tp=4 dp=16" "tp=2 dp=32" h100\n'
         "calculon plan llama-3-8b 64 h100 -o plan.json\n"
         "calculon compare mine=run.sh best=plan.json\n"
-        "calculon compare llama3-70B,8,h100 llama3-70B,8,h200 --prompt 2k --output 500\n"
+        "calculon compare llama3-70B,8,h100 llama3-70B,8,h200 --prompt 2000 --output 500\n"
         "calculon compare best.json#0 best.json#9 --format csv --all\n"
         "calculon llm megatron-1T 3072_t4_p64_d12_mbs4_full a100_80g before.json\n"
         "calculon llm megatron-1T 3072_t4_p64_d12_mbs4_full a100_80e after.json\n"
@@ -48,6 +51,9 @@ def configure(parser: Parser) -> None:
     )
     values = "a line per value; ' before texts that begin with =, +, - or @"
     add_format(parser, FORMATS, f"text (default), markdown, csv ({values}), json")
+    parser.switch(
+        "-v, --verbose", f"list all statistics that differ, not the {MOST} that differ most"
+    )
     parser.switch("-a, --all", "also list the statistics that are equal")
     parser.show_first(
         "--model",
@@ -55,6 +61,7 @@ def configure(parser: Parser) -> None:
         "--edition",
         "--preset",
         "--dialect",
+        "--verbose",
         "--all",
         "--prompt",
         "--users",
@@ -72,7 +79,9 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     else:
         from calculon.documents.comparison_page import comparison_page
 
-        log.document(comparison_page(comparison, everything=arguments.all), arguments.format)
+        most = None if arguments.verbose else MOST
+        page = comparison_page(comparison, everything=arguments.all, most=most)
+        log.document(page, arguments.format)
     return 0
 
 

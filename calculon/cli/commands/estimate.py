@@ -20,10 +20,12 @@ from calculon.cli.options import (
 if TYPE_CHECKING:
     from calculon.estimate.estimate import Estimate
 
+MODEL = "the model: a name as people write it, a file, or a config.json"
 PLAN = (
     'the plan: words ("tp=4 pp=2 mbs=1 batch=4M"; default: one replica and the batch of calculon plan), '
     "the file of an execution, a result (best.json#0), a launch script, or a name of the catalog"
 )
+SYSTEM = "the machine: a name (h100), or a file"
 
 
 def configure(parser: Parser) -> None:
@@ -34,9 +36,9 @@ def configure(parser: Parser) -> None:
         'calculon estimate llama-3.1-70b "tp=8 pp=4 procs=256 dtype=fp8" h100 -o estimate.json\n'
         "calculon estimate llama3-8B llama3-8B_h100x64 h100_80g_sxm --set microbatch_size=2",
     )
-    parser.argument("MODEL", "the model: a name as people write it, a file, or a config.json")
+    parser.argument("MODEL", MODEL)
     parser.argument("PLAN", PLAN, "execution")
-    parser.argument("SYSTEM", "the machine: a name (h100), or a file")
+    parser.argument("SYSTEM", SYSTEM)
     parser.switch(
         "-v, --verbose", "print everything: memory, traffic, groups of ranks, nearest runs"
     )

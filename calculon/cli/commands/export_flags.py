@@ -35,7 +35,7 @@ def configure(parser: Parser) -> None:
         "calculon export-flags megatron-lm best.json#0\n"
         "calculon export-flags megatron-lm best.json#0 llama3-8B --set execution.microbatch_size=2\n"
         "calculon export-flags megatron-lm best.json#0 --patch run.sh -o better.sh\n"
-        "calculon serve llama3-70B 8 h100 --prompt 2k --output 500 --tpot 50ms -o served.json\n"
+        "calculon serve llama3-70B 8 h100 --prompt 2000 --output 500 --tpot 50ms -o served.json\n"
         "calculon export-flags vllm served.json -o serve.sh\n"
         "calculon export-flags sglang llama3.1-70B_h100x8_fp8 llama3-70B --system h100",
     )

@@ -88,7 +88,7 @@ def configure(parser: Parser) -> None:
 def add_winners(parser: Parser) -> None:
     """Declare the options that select the best executions and their output."""
     parser.option(
-        "-t, --top-n, --top_n, --top N", "how many of the best to keep (default 1)", type=int
+        "-t, --top-n, --top_n, --top N", "number of best executions to keep (default 1)", type=int
     )
     parser.option(
         "--objective STAT[:min|max]",
@@ -350,7 +350,7 @@ def _explain(results: "list[SearchResult]", searches: "list[Search]", log: Log) 
 
 
 def _front(result: "SearchResult", ranks: Sequence[int]) -> "Frontier":
-    """Return the first two objectives of a front, each point labelled with the number of its row."""
+    """Return the first two objectives of a front, each point labeled with the number of its row."""
     from calculon.render.frontier import Frontier
 
     objectives = [one.statistic for one in result.objectives]

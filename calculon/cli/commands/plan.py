@@ -17,6 +17,7 @@ from calculon.cli.options import (
     add_preset,
     check_answer,
     check_inputs,
+    first_parts,
     whole_page,
 )
 from calculon.cli.question_options import (
@@ -27,13 +28,15 @@ from calculon.cli.question_options import (
     set_in_order,
 )
 from calculon.cli.search_options import add_values
+from calculon.declarations.files import is_device
 
 if TYPE_CHECKING:
     from calculon.advise.answer import Answer
     from calculon.campaign.record import Campaign
     from calculon.render.document import Document
 
-    Show = Callable[[Callable[[], Document], Callable[[], Any]], None]
+    Show = Callable[[Callable[[bool], Document], Callable[[], Any]], None]
+    """Function that shows the page of a result, short or whole, or writes its data."""
 
 OBJECTIVE = "usd"
 """Objective that ranks fleets if limits are given without an objective."""
@@ -42,8 +45,8 @@ OBJECTIVE = "usd"
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
-        "Plan a training run: the best plan, its memory, time and certainty. With a deadline, budget, objective or "
-        "several systems, also choose machine and processor count; exit code 1 if nothing meets the limits.",
+        "Plan a training run: the best plan, its memory, time and certainty. With a deadline, budget (USD), objective "
+        "or several systems, also choose machine and processor count; exit code 1 if nothing meets the limits.",
         "calculon plan llama-3.1-70b 1024 h100\n"
         'calculon plan llama-3.1-70b 1k h100 --batch 4M --mine "tp=8 pp=4 mbs=1"\n'
         "calculon plan qwen2.5-7b 8,16,32 a100-40 --seq 4k -o plan.json\n"
@@ -127,6 +130,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
 
 def _answer(arguments: argparse.Namespace, log: Log) -> int:
+    from calculon import inputs
     from calculon.declarations.spellings.plan_pairs import is_plan
 
     set_in_order(arguments)
@@ -148,18 +152,21 @@ def _answer(arguments: argparse.Namespace, log: Log) -> int:
     model, machines, words = requested_question(arguments)
     words |= {"mine": only_plan(arguments.mine), "risk": arguments.risk}
     in_words = not arguments.mine or is_plan(arguments.mine)  # a file names its own
-    if emitted is not None and arguments.preset is None and in_words:
-        words["preset"] = emitted.preset
+    if emitted is not None:
+        for machine in machines:
+            emitted.check_machine(inputs.system(machine))
+        if arguments.preset is None and in_words:
+            words["preset"] = emitted.preset
     objective = _objective(arguments, words["campaign"], len(machines))
 
-    def show(page: "Callable[[], Document]", data: Callable[[], Any]) -> None:
+    def show(page: "Callable[[bool], Document]", data: Callable[[], Any]) -> None:
+        if arguments.file not in (None, STDOUT) and not alone and not is_device(arguments.file):
+            log.show(first_parts(page(True), 1))  # the best plan, next to the file
         if not alone or arguments.file is not None:  # otherwise standard output has the launch file
-            log.answer(arguments, page, data)
+            log.answer(arguments, lambda: page(not whole_page(arguments)), data)
 
     if objective is None:
-        best = _best_plan(
-            show, model, arguments.num_procs, machines[0], words, not whole_page(arguments)
-        )
+        best = _best_plan(show, model, arguments.num_procs, machines[0], words)
     else:
         words["objective"] = objective
         best = _best_fleet(show, model, arguments.num_procs, machines, words)
@@ -179,9 +186,7 @@ def _objective(arguments: argparse.Namespace, campaign: "Campaign", systems: int
     return OBJECTIVE if limited or systems > 1 or arguments.num_procs == ANY else None
 
 
-def _best_plan(
-    show: "Show", model: Any, num_procs: str, system: Any, words: Any, short: bool
-) -> "Answer":
+def _best_plan(show: "Show", model: Any, num_procs: str, system: Any, words: Any) -> "Answer":
     """Plan one count of one machine in detail, and show the plans; raise Infeasible if none fits."""
     from calculon.advise.infeasibility import why_none
     from calculon.advise.planning import plan
@@ -193,7 +198,7 @@ def _best_plan(
 
         warn_of_lost_settings(own.file, own.launch)
         warn_of_other_model(own.file, own.launch, answer.question.model)
-    show(lambda: plan_page(answer, short=short), answer.to_dict)
+    show(lambda short: plan_page(answer, short=short), answer.to_dict)
     if answer.best is None:
         raise Infeasible("nothing", f"no plan fits: {why_none(answer.found.counts)}")
     return answer
@@ -204,8 +209,13 @@ def _best_fleet(show: "Show", model: Any, num_procs: str, systems: list[Any], wo
     from calculon.advise.runs.fleet_search import ask_fleet, fleet_answer
     from calculon.documents.fleet_page import fleet_page
 
+    asked = words["campaign"]
+    if len(systems) > 1 and not asked.phases and asked.tokens is asked.loss is asked.steps is None:
+        wanted = "the length of the run, since systems are compared over whole runs"
+        hint = "add --tokens 15T; calculon search compares single steps"
+        raise SpecError("--tokens", Problem("", wanted, "nothing", hint))
     answer = fleet_answer(ask_fleet(model, num_procs, systems, **words))
-    show(lambda: fleet_page(answer), answer.to_dict)
+    show(lambda short: fleet_page(answer, short=short), answer.to_dict)
     if answer.best is None:
         raise Infeasible("limits", answer.misses)
     result: Answer = answer.best.answer

@@ -200,7 +200,7 @@ KINDS = (
     ),
     Kind(
         "surface",
-        "the best rate over tensor and pipeline parallelism as a surface with a proportional colour scale",
+        "the best rate over tensor and pipeline parallelism as a surface with a proportional color scale",
         _heatmap_options,
         "plot_heatmap",
         "calculon plot surface gpt3-175B 1024 1536 float16 a100_80g -o surface.png\n"
@@ -285,7 +285,7 @@ KINDS = (
         "decode pass, and the limits of the batch; without -o as a table",
         add_deployment,
         "plot_answers",
-        "calculon plot batch llama-3.1-70b 8 h100 --prompt 2000 --output 500 --ttft 1 --tpot 0.05 -o batch.png\n"
+        "calculon plot batch llama-3.1-70b tp=8 h100 --prompt 2000 --output 500 --ttft 1 --tpot 0.05 -o batch.png\n"
         "calculon plot batch llama3-8B 1 a100_80g_sxm --prompt 1k --output 200 --set max_batch=64",
         "batch_table",
         first=_OF_SERVED,

@@ -19,12 +19,11 @@ def configure(parser: Parser) -> None:
         "Estimate a deployment that serves a model: time to the first token, time per token, tokens per second, price, "
         "limits and memory. Without a rate or users, the largest batch within the limits is used. Exit code 1 if a "
         "limit is missed.",
-        "calculon serve llama-3.1-70b 8 h100 --prompt 2k --output 500 --tpot 0.05\n"
+        "calculon serve llama-3.1-70b 8 h100 --prompt 2000 --output 500 --tpot 0.05\n"
         "calculon serve llama3-70B llama3.1-70B_h100x8_fp8 h100_80g_sxm --workload chat --users 64\n"
         "calculon serve llama3-8B 1 a100_80g_sxm --prompt 1k --output 200 --rate 4 --set max_batch=64\n"
         "calculon serve gpt-oss-120b 1 h100 --prompt 1k --output 1k --set experts_dtype=mxfp4 -o served.json",
-        "A processor count means replicas with tensor parallelism over the largest part of a node that divides "
-        "processors and attention heads, and with pipeline stages only if a sequence does not fit otherwise.",
+        "A processor count means its best deployment, as found by calculon serve-optimal; --set restricts the search.",
     )
     add_deployment(parser)
     parser.switch(

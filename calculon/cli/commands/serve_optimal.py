@@ -44,7 +44,7 @@ def configure(parser: Parser) -> None:
         "The search is exhaustive over each processor count, each parallel split, and token budgets from "
         "512 to 16,384; the batch of each is solved as in `calculon serve` and must meet the limits. Ranks that "
         "share attention stay in a node; --add tensor_par=16 tries more. Weights and KV caches have 16 bits unless "
-        "--add or --fix changes that: the effect of narrower types on answer quality is not modelled.",
+        "--add or --fix changes that: the effect of narrower types on answer quality is not modeled.",
     )
     parser.argument("MODEL", "the model: a name, or a file")
     parser.argument(
@@ -92,7 +92,7 @@ def _add_choices(parser: Parser) -> None:
         "figure to rank by (default output_rate_per_proc; calculon describe serving lists all)",
         "; for a given rate the fewest processors; ties are broken by time per token",
     )
-    parser.option("-t, --top N", "how many of the best to keep (default 1)", type=positive)
+    parser.option("-t, --top N", "number of best executions to keep (default 1)", type=positive)
     parser.option(
         "--pareto FIGURE,FIGURE[,...]",
         "the Pareto front of these figures",
@@ -113,7 +113,9 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     file = _file(arguments)
     found = _search(arguments)
     if not len(found):
-        raise found.why
+        from calculon.advise.serving_fixes import fixes_of_search, with_fixes
+
+        raise with_fixes(found.why, fixes_of_search(found.space, "--fix"))
     if file is not None:
         _write(found, file)
     if arguments.format == "json":

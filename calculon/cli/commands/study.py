@@ -150,4 +150,4 @@ def _sureness(spreads: "Sequence[float]") -> str:
     from statistics import median
 
     half = f"+-{median(spreads) * 100:.0f} %"
-    return f"Times are known to {half} (90 %); total_time_low and total_time_high have the interval of each"
+    return f"Times are accurate to {half} (90 %); total_time_low and total_time_high have the interval of each"

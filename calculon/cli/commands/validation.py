@@ -15,6 +15,7 @@ from calculon.documents.validation_tables import (
     VALUES,
     Part,
     heading,
+    in_short,
     markdown,
     not_compared,
     own_rows,
@@ -39,7 +40,7 @@ def configure(parser: Parser) -> None:
     parser.explain(
         "Compare predictions with published measurements, study by study, or with your own (--rows). Errors are in "
         "percent of the measured value. Exit code 1 if the mean error of a study exceeds its bound.",
-        "calculon validate --study tab5\n"
+        "calculon validate tab5\n"
         "calculon validate --edition sc23,corrected\n"
         "calculon validate --rows mine.csv\n"
         "calculon validate --edition corrected --format json > before.json\n"
@@ -53,7 +54,7 @@ def configure(parser: Parser) -> None:
         "A bias below 0 means that predictions are too fast or need too little memory. Edition sc23 uses the published "
         "fields of a study's models and executions, edition corrected all of them: vocabulary, flash attention, ... "
         "Served models (serving) and whole runs (campaign: processor-hours, failures, energy and cost) exist in "
-        "edition corrected alone.\n\n"
+        "edition corrected only.\n\n"
         "With --rows, only the rows of your file are compared, under edition corrected. "
         + " ".join(rows_help()),
     )
@@ -61,9 +62,10 @@ def configure(parser: Parser) -> None:
         "-b, --base_dir DIR",
         "folder whose validation/, models/ and systems/ are used first (default: the shipped files)",
     )
-    parser.switch("-v, --verbose", "print each study and row as it is analyzed")
-    parser.option("--study NAME", "only this study, in detail; or a group of studies", default="")
-    absent = f"{PUBLISHED}; {CORRECTED} for studies that exist only there"
+    parser.switch("-v, --verbose", "print each study and row as it is analyzed, and all tables")
+    parser.argument("STUDY", "only this study or group, in detail", nargs="?", default="")
+    parser.option("--study NAME", "the same as STUDY", dest="of_study", default="")
+    absent = f"{PUBLISHED}; {CORRECTED} in the summary, and for studies that exist only there"
     add_edition(parser, several=True, absent=absent)
     parser.option(
         "--format",
@@ -74,7 +76,7 @@ def configure(parser: Parser) -> None:
     parser.option(
         "--runs FILE",
         "also write the measured training steps as CSV, with the predictions of edition corrected",
-        ": intervals of predictions rest on validation/runs.csv",
+        ": prediction intervals are based on validation/runs.csv",
     )
 
     parser.option(
@@ -110,13 +112,20 @@ def _percent(text: str) -> float:
 def run(arguments: argparse.Namespace, log: Log) -> int:
     """Compare, print the errors, and return exit code 1 if a bound is exceeded."""
     _check(arguments)
+    arguments.study = arguments.study or arguments.of_study
+    short = _is_summary(arguments, log)
+    if short:
+        arguments.edition = arguments.edition or (CORRECTED,)
     before = read_baseline(arguments.baseline) if arguments.baseline else None
     results = [compare_rows(arguments.rows)] if arguments.rows else _of_studies(arguments, log)
     if arguments.runs:
         with replacing(arguments.runs) as file:
             file.write(runs_file(results).encode())
     found = moves(results, before) if before else None
-    _print(results, arguments, found, log)
+    if short:
+        _print_summary(results, log)
+    else:
+        _print(results, arguments, found, log)
     lines = _exceeded(results)
     if arguments.fail_above is not None:
         lines += classes_above(results, arguments.fail_above, found)
@@ -125,11 +134,44 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     return EXCEEDED if lines else 0
 
 
+PUBLISHED_COMMANDS = ("llm-validation", "lv")
+"""Names of the command that print what the published tool prints, also in a terminal."""
+
+
+def _is_summary(arguments: argparse.Namespace, log: Log) -> bool:
+    """Return True if a terminal shows errors in short: ``calculon validate`` without a study and without a format."""
+    asked = (arguments.study, arguments.rows, arguments.baseline, arguments.verbose)
+    if any(asked) or arguments.format != "text" or arguments.called in PUBLISHED_COMMANDS:
+        return False
+    from calculon.render.console import is_terminal
+
+    return is_terminal(log.stream)
+
+
+def _print_summary(results: Sequence[Result], log: Log) -> None:
+    """Print the errors of all studies in short, and how to see the rest."""
+    editions = ", ".join(summary.editions(results))
+    log(f"Predictions against published measurements (edition {editions})")
+    for title, table, note in in_short(results):
+        log(f"\n{title}")
+        log.table(table, "text")
+        if note:
+            log(note)
+    within = sum(result.passes for result in results)
+    log(
+        f"\n{within} of {len(results)} studies are within their bounds. One study: calculon validate STUDY;"
+    )
+    log("all studies and the published tables: -v; every row: --format csv")
+
+
 def _check(arguments: argparse.Namespace) -> None:
     """Raise SpecError for options that exclude each other, or that require another option."""
     problem = None
-    if arguments.rows and arguments.study:
-        problem = Problem("--rows", "no --study", arguments.study, "rows are no study")
+    study = arguments.study or arguments.of_study
+    if arguments.study and arguments.of_study:
+        problem = Problem("--study", "one study", f"{arguments.study} and {arguments.of_study}")
+    elif arguments.rows and study:
+        problem = Problem("--rows", "no study", study, "rows are no study")
     elif arguments.rows and arguments.edition and arguments.edition != (CORRECTED,):
         editions = ", ".join(arguments.edition)
         problem = Problem("--rows", f"edition {CORRECTED}, the default", editions)

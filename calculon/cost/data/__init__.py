@@ -1,1 +1,1 @@
-"""Data parallelism: strategies, collectives between replicas, and their exposed time."""
+"""Data parallelism (DDP, ZeRO, FSDP): strategies, collectives between replicas, and their exposed time."""

@@ -1,1 +1,1 @@
-"""Pipeline parallelism: transfers, the order of passes, and the time of a schedule."""
+"""Pipeline parallelism: transfers, the order of passes (1F1B, interleaved schedule, ...), and the pipeline bubble."""

@@ -1,7 +1,9 @@
-"""The order of the passes on each pipeline stage: the only definition of every schedule.
+"""Order of the passes on each pipeline stage, for every pipeline schedule.
 
-Charts show these orders, :mod:`calculon.cost.pipeline.simulation` executes them if no closed form is exact, and tests
-compare the closed forms of :mod:`calculon.cost.pipeline.schedules` with their execution, event by event.
+The schedules are GPipe, 1F1B, the interleaved schedule, zero bubble (ZB-H1, ZB-H2, ZBV), DualPipe and DualPipeV. This
+is their only definition: charts show these orders, :mod:`calculon.cost.pipeline.simulation` executes them if no closed
+form is exact, and tests compare the closed forms of :mod:`calculon.cost.pipeline.schedules` with their execution, event
+by event.
 """
 
 import itertools

@@ -95,8 +95,8 @@ def simulated_time(
     """Return the time of a batch of each execution, from the first pass to the last: shape (executions,).
 
     For :data:`STEPWISE` schedules, it is the longest time of a rank from its own first pass to its own last one, since
-    the next batch follows on each rank. Results arrive at other ranks `delay` seconds later. For DualPipe, `passes` are
-    those of the first half of the ranks and `microbatches` those of one direction: the second half mirrors the first.
+    the next batch follows on each rank. Results arrive at other ranks `delay` seconds later. For DualPipe, `passes` has
+    the first half of the ranks, and `microbatches` counts one direction only: the second half mirrors the first.
     """
     delay = np.broadcast_to(delay, passes.forward.shape[-1:])
     ranks, _, executions = passes.forward.shape
@@ -152,17 +152,15 @@ _EVENTS = (FORWARD, BACKWARD, INPUTS, _PAIR)
 @lru_cache(maxsize=64)
 def _waves(schedule: str, ranks: int, microbatches: int) -> _Waves:
     """Return the waves of a schedule; of DualPipe, for the first half of its ranks."""
-    away = (
-        schedule == "dualpipe"
-    )  # microbatches cross to the mirrored half; in a V they turn around on the last rank
+    # In DualPipe microbatches cross to the mirrored half of the ranks; in a V they turn around on the last rank.
+    away = schedule == "dualpipe"
     schedule = "dualpipev" if away else schedule
     own = [numbers(schedule, rank, ranks, microbatches) for rank in range(ranks)]
     places = _CHUNKS * ranks if schedule in TURNING_SCHEDULES else ranks
     at = np.array([[place(schedule, r, ranks, c) for c in range(_CHUNKS)] for r in range(ranks)])
     # events are numbered rank after rank: all passes but the second ones of pairs and weight gradients
-    of = np.zeros(
-        (2, places, microbatches), np.int64
-    )  # event of each forward and each backward pass
+    # Event of each forward and each backward pass.
+    of = np.zeros((2, places, microbatches), np.int64)
     kinds, chunks, followed, rank_of, waits, tail = [], [], [], [], [], []
     before = 0
     for rank, (kind, microbatch, chunk, paired) in enumerate(own):
@@ -182,9 +180,8 @@ def _waves(schedule: str, ranks: int, microbatches: int) -> _Waves:
         rank_of.append(np.full(heads, rank))
         waits.append((event, kind, at[rank, chunk], microbatch, head))
         before += heads
-    needs = np.full(
-        (2, before + 1), before
-    )  # the last event stands for no dependency: it is done from the start
+    # The last index is a placeholder for passes without a dependency: it counts as done from the start.
+    needs = np.full((2, before + 1), before)
     for event, kind, along, microbatch, head in waits:
         back = (kind == BACKWARD) | (kind == INPUTS)
         for side, chosen, step, edge, turn in (

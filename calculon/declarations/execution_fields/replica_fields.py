@@ -24,7 +24,7 @@ class ReplicaFields(OperatorFields):
         mark=SHARDING,
         needs={"training": (True,)},
         adds="data-parallel strategies: 0, 1, 2, 3, fsdp, owner",
-        control="Sharded by replicas (ZeRO)",
+        control="Sharding (ZeRO)",
         saves=("1", "2", "3", "fsdp"),
         with_="optimizer_sharding",
         off="0",

@@ -108,7 +108,6 @@ def _repair(part: str, text: str) -> str:
         return f"write {joined}"
     if re.fullmatch(r"\d{1,3}(,\d{3})+", text):
         return f"commas separate counts; write {text.replace(',', '')}"
-    machine = re.fullmatch(
-        r"(\d+)\s*x?\s*(?i:(gpu|processor|chip|card)s?|[a-z]{1,4}\d.*)", part
-    )  # 8xH100
+    # A count together with a machine: 8xH100.
+    machine = re.fullmatch(r"(\d+)\s*x?\s*(?i:(gpu|processor|chip|card)s?|[a-z]{1,4}\d.*)", part)
     return f"state only the number of processors: {machine[1]}" if machine else ""

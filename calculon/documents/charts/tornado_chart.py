@@ -13,8 +13,8 @@ from calculon.documents.sensitivity_page import (
     SHOWN,
     capped,
     change,
+    reference_value,
     stated,
-    whole,
 )
 from calculon.render.chart import Axis, Bars, Chart, Mark, Notes, Panel, Rule, categories, dots
 from calculon.render.chart_axes import Quantity
@@ -27,7 +27,7 @@ MOST = 12
 """Maximum number of bars of a panel."""
 
 ENDS = {"low": ("vermilion+60", "/"), "high": ("blue", "")}
-"""Colour and hatch of the bars of lower and of higher figures."""
+"""Color and hatch of the bars of lower and of higher figures."""
 
 _PREFIXES = (("G", 1e9), ("M", 1e6), ("k", 1e3))
 _LONGEST = 34  # characters per line of a label
@@ -49,7 +49,7 @@ class Kind:
 def kinds_shown(document: Plain) -> list[Kind]:
     """Return the figures with an effect by kind (:meth:`calculon.advise.sensitivity_result.Sensitivity.to_dict`)."""
     now = document["value"]
-    least = SHOWN * whole(now, document["unit"])
+    least = SHOWN * reference_value(now, document["unit"])
     rows = [row for row in document["figures"] if _swing(row, now) > least]
     rows.sort(key=lambda row: -_swing(row, now))
     found = [(KINDS[kind], [row for row in rows if row["kind"] == kind]) for kind in KINDS]
@@ -217,4 +217,6 @@ class _Tornado:
             return f"figure {100 * spread['share']:g} % lower"
         rows = (row for kind in kinds_shown(self.document) for row in kind.rows)
         limited = any(capped(row, spread["share"]) for row in rows)
-        return f"{100 * spread['share']:g} % higher" + (", shares at most 1" if limited else "")
+        return f"{100 * spread['share']:g} % higher" + (
+            ", efficiencies at most 1" if limited else ""
+        )

@@ -32,6 +32,7 @@ from calculon.plan.plan import NAMES
 from calculon.search.overrides import parse
 from calculon.search.space import Values
 from calculon.search.within_risk import states_risk
+from calculon.serving.default_deployment import default_types
 from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.deployments import COUNT
 
@@ -191,7 +192,7 @@ def _plan(state: State, answers: Answers) -> Iterator[Equivalent]:
     yield from _shown(state, answers)
     if answers.plan(state).estimate is not None:
         call = f"calculon.why({_SPECS})"
-        yield of_plan("Bottleneck of this plan", ("why",), "why", call, state, answers)
+        yield of_plan("Bottleneck of this plan", ("explain",), "why", call, state, answers)
 
 
 def _shown(state: State, answers: Answers) -> Iterator[Equivalent]:
@@ -199,18 +200,18 @@ def _shown(state: State, answers: Answers) -> Iterator[Equivalent]:
     shown = answers.plan(state)
     if shown.estimate is not None:
         of = "answer.mine.estimate" if state.plan else "answer.best"
-        yield of_plan("All statistics of this plan", ("llm", STDIN), "plan", of, state, answers)
+        yield of_plan("Estimate of this plan", ("estimate",), "plan", of, state, answers)
     elif shown.fields:
         machine = _machine(state, _sources(state, answers)[1])
         stated = stated_execution(state, answers)
         call = f"calculon.why({_shape(state, answers)}, {stated}, {machine})"
         title = "Why this plan cannot run, and how to fix it"
-        yield of_plan(title, ("why",), "why", call, state, answers)
+        yield of_plan(title, ("explain",), "why", call, state, answers)
 
 
 def _search(state: State, answers: Answers) -> Iterator[Equivalent]:
     yield Equivalent(
-        title="The best execution of this search, into a file",
+        title="Best plan of this search, written to a file",
         argv=tuple(_searched(state, answers, (state.procs,), "best.json")),
         name="found",
         call=_search_call(state, answers, str(state.procs)),
@@ -221,7 +222,7 @@ def _search(state: State, answers: Answers) -> Iterator[Equivalent]:
         return
     if counts:
         yield Equivalent(
-            title="The best execution for each processor count, into a file",
+            title="Best plan for each processor count, written to a file",
             argv=tuple(_searched(state, answers, counts, "counts.csv")),
             name="by_count",
             call=f"{{n: {_search_call(state, answers, 'n', counts)} for n in {list(counts)}}}",
@@ -232,10 +233,10 @@ def _searched(state: State, answers: Answers, counts: Sequence[int], file: str) 
     """Yield the search command for some processor counts."""
     question = search_settings(state, answers).question
     model, system = _sources(state, answers)
-    dtype = state.dtype or question.datatype
-    procs = ",".join(map(str, counts))
-    yield from ("loe", model, procs, str(question.batch_size), dtype, system, file)
-    yield from ("--preset", question.framework)
+    procs, batch = ",".join(map(str, counts)), state.batch or f"{question.batch_size}seq"
+    yield from ("search", model, procs, system, "--batch", batch)
+    yield from ("--dtype", state.dtype) if state.dtype else ()
+    yield from ("--preset", question.framework, "-o", file)
     for name, value in _ranked(state).items():
         yield from (f"--{name}", value)
     if not states_risk(state.option("where")):
@@ -357,7 +358,7 @@ def _serving(state: State, answers: Answers) -> Iterator[Equivalent]:
     served = displayed_deployment(state, answers).served
     if served is None:
         return
-    own = stated_deployment(served.deployment)
+    own = stated_deployment(served.deployment, default_types(served.model))
     sets = [part for one in own.items() for part in ("--set", _of_deployment(*one))]
     procs = served.deployment.num_procs
     changed = f"changes={own!r}"
@@ -370,13 +371,17 @@ def _serving(state: State, answers: Answers) -> Iterator[Equivalent]:
     )
 
 
-def stated_deployment(one: Deployment) -> dict[str, Any]:
-    """Return the deployment fields that a command states in addition to the processor count."""
+def stated_deployment(one: Deployment, defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the deployment fields that a command states in addition to the processor count.
+
+    `defaults` are the types of the released weights, which a command need not state.
+    """
     fields = one.to_dict()
     return {
         each.key: fields[each.key]
         for each in DEPLOYMENT.values()
-        if each.key != COUNT and (each.key in LISTED or fields[each.key] != each.default)
+        if each.key != COUNT
+        and (each.key in LISTED or fields[each.key] != defaults.get(each.key, each.default))
     }
 
 

@@ -265,13 +265,13 @@ EXPORTS: dict[str, Export] = {
         runs=False,
     ),
     "search.json": Export(
-        title="Best execution of this search",
+        title="Best plan of this search",
         text=lambda state, answers: json_text(searched(state, answers)),
         views=("search",),
         runs=False,
     ),
     "search.csv": Export(
-        title="Best execution of each split",
+        title="Best plan of each split",
         text=lambda state, answers: table_text([each_split(state, answers)]),
         views=("search",),
         runs=False,
@@ -282,7 +282,7 @@ EXPORTS: dict[str, Export] = {
         views=("plan", "pipeline"),
     ),
     "execution.json": Export(
-        title="This plan as an execution",
+        title="This plan as an execution file",
         text=lambda state, answers: f"{indented(stated_execution(state, answers))}\n",
         views=_ALL,
     ),

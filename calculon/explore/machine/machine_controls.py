@@ -193,9 +193,8 @@ def figure_words(path: str, networks: int = 2) -> str:
     words = [_part_words(part, networks) for part in path.split(".") if part not in _LEFT_OUT]
     *place, last = words
     found = f"{', '.join(place)}: {last}" if place else last
-    extended = (
-        " (extended)" if path.startswith("ext.networks") else ""
-    )  # networks proper have fields of the same names
+    # ``networks`` and ``ext.networks`` have fields with equal names.
+    extended = " (extended)" if path.startswith("ext.networks") else ""
     return found[:1].upper() + found[1:] + extended
 
 

@@ -67,7 +67,7 @@ def _seen(state: State, answers: Answers) -> _ShownBlock | None:
     kinds = {rows[0].get("kind", ""): rows for rows in by_kind(answers.block(state).operators)}
     asked, lacking = state.option("block"), ""
     if asked and asked not in kinds:
-        lacking = f"No kind of block is called {asked!r}."
+        lacking = f"There is no kind of block called {asked!r}."
     # By default, show the kind of block that occurs most often.
     most = max(kinds, key=lambda kind: kinds[kind][0].get("blocks", 1))
     kind = asked if asked in kinds else most
@@ -77,7 +77,7 @@ def _seen(state: State, answers: Answers) -> _ShownBlock | None:
         timed[one.operator] = timed.get(one.operator, 0.0) + one.time
     wanted = state.option("operator")
     if wanted and wanted not in timed:
-        lacking = f"No computing operator of this block is called {wanted!r}."
+        lacking = f"This block has no compute operator called {wanted!r}."
     selected = wanted if wanted in timed else max(timed, key=timed.__getitem__)
     every = list(kinds.values())
     return _ShownBlock(result, every, kind, by_time(kinds[kind]), passes, selected, lacking)
@@ -204,7 +204,7 @@ def _roofline(state: State, answers: Answers) -> ViewPart | None:
     return ViewPart(
         title="Operators on the roofline",
         blocks=(
-            f"The computing time is bound by {bounds}. At the roofline, all of it would take {roof} of the time.",
+            f"The compute time is bound by {bounds}. At the roofline, all of it would take {roof} of the time.",
             dim(
                 "The size of a point is its share of the time: circles are products, diamonds attention, squares the "
                 f"vector engine. {left} only move data or only compute ({share} of the time) and are not drawn."
@@ -217,7 +217,7 @@ def _roofline(state: State, answers: Answers) -> ViewPart | None:
     )
 
 
-_FIGURES = ("FLOP/byte", "reached", "of the roof", "time", "bound by")
+_FIGURES = ("FLOP/byte", "reached", "of the roofline", "time", "bound by")
 """Column titles for the figures of a pass."""
 
 
@@ -244,7 +244,7 @@ def _operator(state: State, answers: Answers) -> ViewPart | None:
         titles,
         ((PASS_WORDS[one.work], *[product_words(one)] * shaped, *_work(one)) for one in passes),
     )
-    titles = ("", "its time", "saved of it", "of the block")
+    titles = ("", "new time", "saved", "saved of the block")
     faster = numbers(titles, _faster(state, answers, seen, passes))
     kernel, roof = kernel_words(passes[0]), duration(sum(one.at_roof for one in passes))
     both = (
@@ -318,7 +318,7 @@ def _figures_of(
         path = next(one for one in paths if one in known)
         yield f"twice the peak of the {engine} engine in {datatype}", path, known[path].value
     path = "mem1.GBps"
-    yield "twice the bandwidth of the memory", path, known[path].value
+    yield "twice the memory bandwidth", path, known[path].value
 
 
 def _times(other: Block, seen: _ShownBlock, times: int) -> tuple[float, float]:

@@ -24,8 +24,8 @@ _RATES: Mapping[type, Callable[[Any], str]] = {
     ),
     ShareOfPeak: lambda rate: f"{100 * rate.share:g} % of the peak for any size",
     Gemm: lambda rate: (
-        "the law of tiles: the shape of the product, in tiles and waves of multiprocessors, its "
-        "alignment and depth, with constants fitted to measured products"
+        "a model of tiles and waves on the multiprocessors, with alignment and depth (K), fitted "
+        "to measured products"
     ),
     FusedAttention: lambda rate: (
         f"the law of fused attention for the kernel {rate.default}: head width, keys and "
@@ -51,7 +51,7 @@ def product_words(one: OperatorPass) -> str:
     if one.product is not None:
         batch, rows, columns, depth = (f"{size:,.0f}" for size in one.product)
         many = f"{batch} x " if one.product[0] != 1 else ""
-        return f"{many}{rows} x {columns}, sums of {depth}"
+        return f"{many}{rows} x {columns} x {depth}"
     return f"{one.keys:,.0f} keys for each query" if one.keys else ""
 
 

@@ -31,9 +31,8 @@ def key_figures(
     assert shown.estimate is not None
     yield _risk(result)
     training = _training(state, answers, shown.estimate)
-    *rows, _ = headline(
-        result, training, money=True
-    )  # the last row is memory, already reported with its risk
+    # The last row is the memory, which the row of the risk includes.
+    *rows, _ = headline(result, training, money=True)
     # Without an interval (edition sc23) the column of intervals stays empty.
     level = f"{level_text(result.interval)}: " if result.interval else ""
     for label, value, interval in rows:

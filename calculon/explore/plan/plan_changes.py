@@ -185,7 +185,7 @@ def _with_steps(
 def _with_buttons(table: Table, alone: Sequence[tuple[str, str]]) -> Table:
     """Return the changes of a waterfall; a button applies each change alone."""
     columns = {column.key: column for column in table.columns}
-    columns["alone"] = Column("alone", "only this", right=True)
+    columns["alone"] = Column("alone", "this change alone", right=True)
     shown = [columns[key] for key in ("change", "seconds", "bytes", "alone", "parts")]
     rows = [
         {**row, "alone": _button(row["change"], *one)}

@@ -133,7 +133,7 @@ def _of_stage(state: State, number: int) -> str:
     return f"{there}#part-stage"
 
 
-def _sure(state: State, answers: Answers) -> ViewPart | None:
+def _confidence(state: State, answers: Answers) -> ViewPart | None:
     """Return the basis of the prediction interval, and similar measured runs."""
     result = answers.plan(state).brief
     if result is None or result.belief is None:
@@ -146,7 +146,9 @@ def _sure(state: State, answers: Answers) -> ViewPart | None:
     section = confidence_section(belief, memory=True)
     basis = dim(f"Based on {words(section.remark)}.")
     separate = dim(_SEPARATE) if plain_name(answers.system(state).name) in MEASURED else ""
-    return ViewPart(title="How sure this is", blocks=(f"{said}.", basis, separate, *section.blocks))
+    return ViewPart(
+        title="Prediction interval", blocks=(f"{said}.", basis, separate, *section.blocks)
+    )
 
 
 _SEPARATE = (
@@ -203,13 +205,13 @@ def _whole(state: State, answers: Answers) -> ViewPart | None:
     result = answers.plan(state).result
     if result is None:
         return None
-    whole = Section("The full page of the command", (estimate_page(result),))
+    whole = Section("Full output of calculon estimate", (estimate_page(result),))
     return ViewPart(title="", blocks=(whole,))
 
 
 def _folded(*blocks: Block) -> Section:
     """Return the chart's data as a table in a closed section."""
-    return Section("The same as a table", blocks)
+    return Section("Data as a table", blocks)
 
 
 PARTS = (
@@ -223,6 +225,6 @@ PARTS = (
         name="changes", title="The effect of single changes", make=single_changes, later=True
     ),
     ViewPartKind(name="traffic", title="Traffic", make=_traffic, later=True),
-    ViewPartKind(name="sure", title="How sure this is", make=_sure, later=True),
+    ViewPartKind(name="sure", title="Prediction interval", make=_confidence, later=True),
     ViewPartKind(name="whole", title="The whole page", make=_whole, later=True),
 )

@@ -80,7 +80,7 @@ def _question(state: State, answers: Answers) -> ViewPart:
         opened=opened(state) & {*more},
     )
     fixed = ", ".join(f"{name.lower()} {values}" for name, values in _fixed(it).items())
-    return ViewPart(title="What to look for", blocks=(form, dim(f"Fixed: {fixed}.")))
+    return ViewPart(title="Search settings", blocks=(form, dim(f"Fixed: {fixed}.")))
 
 
 def _words(state: State) -> dict[str, dict[str, str]]:
@@ -145,7 +145,7 @@ def _best(state: State, answers: Answers) -> ViewPart:
     counts = found.counts
     reasons = reasons_table(counts.total, counts.good, counts.reasons, counts.nearest_miss)
     seconds = duration(found.seconds, found.seconds / 20)
-    tried = f"{counts.total:,} executions tried in {seconds}, {counts.good:,} feasible"
+    tried = f"{counts.total:,} plans tried in {seconds}, {counts.good:,} can run"
     why = Section(tried, (reasons,))
     if not len(found):
         return ViewPart(title="No plan", blocks=(_why_none(it, found), why))
@@ -155,7 +155,7 @@ def _best(state: State, answers: Answers) -> ViewPart:
     shown = answers.plan(state).estimate
     compared = "" if shown is None else _shown(plans, shown)
     return ViewPart(
-        title="The best",
+        title="Best plan",
         blocks=(best, figures, compared, why),
         spoken=f"{plans.words(0)}: {plans.text(0)}",
     )
@@ -184,7 +184,7 @@ def _shown(plans: FoundPlans, shown: Estimate) -> str:
     if (value := stats.get(plans.shown.name)) is None:
         return ""
     if _same(plans.winners[0][0], shown):
-        return "It is the plan that this page shows."
+        return "The plan view shows this plan."
     further = percent_more(plans.worse(float(value), plans.value(0)))
     words = figure(plans.shown, float(value), stats)
     return f"The plan that this page shows has {words}: {further} against this one."
@@ -192,7 +192,7 @@ def _shown(plans: FoundPlans, shown: Estimate) -> str:
 
 def _why_none(it: SearchSettings, result: SearchResult) -> str:
     if result.counts.good:
-        return f"None of {result.counts.good:,} feasible executions meets the condition."
+        return f"None of {result.counts.good:,} plans that can run meets the condition."
     reason = why_none(result.counts)
     return f"{reason[0].upper()}{reason[1:]}."
 
@@ -229,7 +229,7 @@ def _table(state: State, answers: Answers) -> ViewPart | None:
     first, others = Table(columns, rows[:FEW_ROWS]), Table(columns, rows[FEW_ROWS:])
     why = f" {WHY_TIED}." if any(plans.tied(rank) for rank in plans.ranks) else ""
     return ViewPart(
-        title="The best plan of each split",
+        title="Best plan of each TP, PP and DP split",
         blocks=(
             dim(listed.shared),
             first,
@@ -274,13 +274,13 @@ def _splits(state: State, answers: Answers) -> ViewPart | None:
     tied = any(plans.tied(rank) for rank in plans.ranks)
     ties = "; ~: too close to the best to call, as explained below the next table"
     return ViewPart(
-        title="Tensor against pipeline parallelism",
+        title="Tensor and pipeline parallelism",
         blocks=(
             dim(
                 f"Each cell: {plans.shown.help} of the best plan{ties if tied else ''}; a cross: no plan can run; "
                 "blank cells have nothing to try. Click a cell for its plan."
             ),
-            Section("As a table", tuple(_split_table(cells, *shown_map.degrees))),
+            Section("Data as a table", tuple(_split_table(cells, *shown_map.degrees))),
         ),
         chart=heatmap(shown_map),
         summary=f"Best {plans.shown.help} of each split: {good} of {len(cells)} splits have a plan. "
@@ -326,11 +326,11 @@ def _cells(plans: FoundPlans) -> Iterator[Cell]:
 def _reason(reasons: Counter[str]) -> str:
     """Return the reason why no plan of a split can run."""
     if reasons[FEASIBLE]:
-        return f"none of {reasons[FEASIBLE]:,} feasible executions meets the condition"
+        return f"none of {reasons[FEASIBLE]:,} plans that can run meets the condition"
     reason, times = reasons.most_common(1)[0]
     share = percent(times / reasons.total())
     several = len(reasons) > 1
-    return in_words(reason) + (f" ({share} of {reasons.total():,} executions)" if several else "")
+    return in_words(reason) + (f" ({share} of {reasons.total():,} plans)" if several else "")
 
 
 def _front(state: State, answers: Answers) -> ViewPart | None:
@@ -351,7 +351,7 @@ def _front(state: State, answers: Answers) -> ViewPart | None:
         for plan, figures in [one.words.split("\n")]
     )
     unbeaten_words = (
-        f"{len(rows)} executions are Pareto-optimal: no other is better in one and as good in the other statistic. "
+        f"{len(rows)} plans are Pareto-optimal: no other is better in one and as good in the other statistic. "
         "Click a point for its plan."
     )
     own = _own_point(state, answers, it)
@@ -365,17 +365,17 @@ def _front(state: State, answers: Answers) -> ViewPart | None:
             best=best,
         )
     return ViewPart(
-        title="What each plan costs",
+        title="Trade-offs between plans",
         blocks=(
             html(
                 "search_front.html",
                 statistics={name: _offered(state, name) for name in ("x", "y")},
             ),
             dim(unbeaten_words),
-            Section("As a table", (Grid(("text", "left"), lines),)),
+            Section("Data as a table", (Grid(("text", "left"), lines),)),
         ),
         chart=chart,
-        summary=f"{y.help} over {x.help}: {len(rows)} executions on the Pareto front",
+        summary=f"{y.help} over {x.help}: {len(rows)} plans on the Pareto front",
     )
 
 
@@ -467,10 +467,10 @@ def _on_count(state: State, answers: Answers) -> FoundPlans | str:
 
 
 PARTS: tuple[ViewPartKind, ...] = (
-    ViewPartKind(name="search-question", title="What to look for", make=_question),
-    ViewPartKind(name="search-best", title="The best", make=_best),
-    ViewPartKind(name="search-splits", title="Tensor against pipeline parallelism", make=_splits),
-    ViewPartKind(name="search-plans", title="The best plan of each split", make=_table),
-    ViewPartKind(name="search-front", title="What each plan costs", make=_front, later=True),
+    ViewPartKind(name="search-question", title="Search settings", make=_question),
+    ViewPartKind(name="search-best", title="Best plan", make=_best),
+    ViewPartKind(name="search-splits", title="Tensor and pipeline parallelism", make=_splits),
+    ViewPartKind(name="search-plans", title="Best plan of each TP, PP and DP split", make=_table),
+    ViewPartKind(name="search-front", title="Trade-offs between plans", make=_front, later=True),
     ViewPartKind(name="search-counts", title="Other processor counts", make=_counts, later=True),
 )

@@ -9,9 +9,6 @@ from calculon.declarations.fields import SpecField, spec_fields
 from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.load import Workload
 
-USUAL = "chat"
-"""Default workload, as in ``calculon serve``."""
-
 
 def _words(kind: str, record: type) -> Mapping[str, SpecField]:
     return {f"{kind}.{one.key}": one for one in spec_fields(record) if one.declaration.control}

@@ -18,6 +18,7 @@ from calculon.explore.serving.serving_results import (
     LISTED,
     displayed_deployment,
     possible,
+    released,
     workload,
     workloads,
 )
@@ -45,7 +46,7 @@ def serving_controls(
         likely: A state with a valid question, if the page's own has none.
         wrong: Invalid texts of controls, by name.
     """
-    load, best = workload(likely), _best(likely, answers)
+    load, best, types = workload(likely), _best(likely, answers), released(likely, answers)
     own = [word for word in DEPLOYMENT if state.option(word)]
     hidden = [(name, text) for name, text in state.pairs() if name in ASKED or name in state.plan]
     return html(
@@ -57,7 +58,7 @@ def serving_controls(
         back=state.with_options(**dict.fromkeys(DEPLOYMENT, "")),
         note=state.note,
         choices=[
-            _choice(word, one, values, state, best)
+            _choice(word, one, values, state, best, types.get(one.key, one.default))
             for word, one in DEPLOYMENT.items()
             if one.key != _BATCH
             and (len(values := _values(one, likely, answers)) > 1 or state.option(word))
@@ -107,15 +108,20 @@ def _values(one: SpecField, state: State, answers: Answers) -> tuple[Any, ...]:
 
 
 def _choice(
-    word: str, one: SpecField, values: tuple[Any, ...], state: State, best: Deployment | None
+    word: str,
+    one: SpecField,
+    values: tuple[Any, ...],
+    state: State,
+    best: Deployment | None,
+    default: Any,
 ) -> Control:
-    """Return the control of a deployment field: the best value unless one is stated."""
+    """Return the control of a deployment field: the best value, or the default of a choice, unless one is stated."""
     stated = state.option(word)
     found = None if best is None else getattr(best, one.name)
     usual = "best" if stated or found is None else value_words(one.key, found)
     if one.declaration.choices:
-        usual = value_words(one.key, one.default)
-        values = tuple(value for value in values if value != one.default)
+        usual = value_words(one.key, default)
+        values = tuple(value for value in values if value != default)
 
     def adjacent(step: int) -> tuple[str, ...]:
         if one.declaration.choices or found not in values:

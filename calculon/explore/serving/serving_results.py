@@ -12,6 +12,7 @@ from calculon.base.errors import Infeasible, Problem, SpecError, nearest
 from calculon.base.frozen import dataclass
 from calculon.campaign.goals import TimeSpan
 from calculon.declarations import catalog
+from calculon.declarations.model import Model
 from calculon.declarations.parse import parse_value
 from calculon.documents.served_frontier import AXES, frontier_in
 from calculon.explore.allowed_inputs import MODEL
@@ -22,10 +23,11 @@ from calculon.search.deployments.deployment_search import DeploymentSearch
 from calculon.search.deployments.deployment_space import DeploymentSpace
 from calculon.search.deployments.deployment_vocabulary import CHOICES, SCHEDULING, SPLIT, checked
 from calculon.search.deployments.serving_search import OBJECTIVE, make_space, searched
+from calculon.serving.default_deployment import default_types
 from calculon.serving.records.deployments import COUNT
 from calculon.serving.records.load import SATURATED, Workload
 from calculon.serving.records.read_records import read_workload
-from calculon.serving.serve import Served, serve
+from calculon.serving.serve import Served
 
 TOP = 8
 """Number of listed deployments."""
@@ -127,6 +129,16 @@ def _space(state: State, answers: Answers) -> DeploymentSpace:
     return _make(state, answers, load, held)
 
 
+def released(state: State, answers: Answers) -> Mapping[str, Any]:
+    """Return the types of the released weights of the model, by field."""
+    return default_types(_model(state, answers))
+
+
+def _model(state: State, answers: Answers) -> Model:
+    source = answers.allowed.source(MODEL, state.model)
+    return answers.cached(("model", state.model), lambda: inputs.model(source))
+
+
 def _make(
     state: State,
     answers: Answers,
@@ -135,8 +147,7 @@ def _make(
     *,
     vary_batch: bool = False,
 ) -> DeploymentSpace:
-    source, system = answers.allowed.source(MODEL, state.model), answers.system(state)
-    model = answers.cached(("model", state.model), lambda: inputs.model(source))
+    model, system = _model(state, answers), answers.system(state)
     return make_space(model, counts(state, load), system, load, None, held, vary_batch=vary_batch)
 
 
@@ -190,17 +201,10 @@ def displayed_deployment(state: State, answers: Answers) -> DisplayedDeployment:
 
 
 def _displayed_deployment(result: DeploymentSearch) -> DisplayedDeployment:
-    if len(result):
-        return DisplayedDeployment(result[0])
-    why = str(result.why)
-    if result.nearest is None:
-        return DisplayedDeployment(None, why)
-    tried = result.space
     try:
-        one = tried.deployment(result.nearest)
-        return DisplayedDeployment(serve(tried.model, one, tried.system, tried.workload), why)
-    except Infeasible:
-        return DisplayedDeployment(None, why)
+        return DisplayedDeployment(result.best_or_nearest, "" if len(result) else str(result.why))
+    except Infeasible as why:
+        return DisplayedDeployment(None, str(why))
 
 
 def frontier(state: State, answers: Answers) -> Mapping[str, Any]:
@@ -218,9 +222,8 @@ def frontier(state: State, answers: Answers) -> Mapping[str, Any]:
 def _frontier(state: State, answers: Answers) -> Mapping[str, Any]:
     load = workload(state)
     pause = load.think if load.turns > 1 else TimeSpan(0)  # single requests have no think time
-    load = replace(
-        load, rate=None, users=None, think=pause
-    )  # no fixed load, so that every batch is tried
+    # Without a fixed load, the search tries every batch.
+    load = replace(load, rate=None, users=None, think=pause)
     tried = _make(state, answers, load, fixed(state), vary_batch=True)
     return frontier_in(searched(tried, pareto=AXES))
 
@@ -231,7 +234,8 @@ def with_deployment(state: State, fields: Mapping[str, Any]) -> str:
         word: str(value)
         for word, one in DEPLOYMENT.items()
         if (value := fields.get(one.key)) is not None
-        and not (one.key in CHOICES and value == one.default)
+        # A stated default stays: the default of a type may be the type of the released weights.
+        and not (one.key in CHOICES and value == one.default and not state.option(word))
         and not (one.key == COUNT and value == state.procs)
         and not (one.key == "max_batch" and not value)
     }

@@ -140,7 +140,7 @@ def _frontier(state: State, answers: Answers) -> ViewPart:
         blocks=(f"{requests_words(found['workload'])}.", dim(said)),
         chart=serving_frontier(found, link, here),
         summary="Frontier of deployments; the table below has its points",
-        below=(Section("The same as a table", (*points,)),),
+        below=(Section("Data as a table", (*points,)),),
     )
 
 

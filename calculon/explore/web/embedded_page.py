@@ -143,7 +143,7 @@ def _listening(port: int) -> socket.socket:
         result.listen()
     except (OSError, OverflowError) as error:
         result.close()
-        hint = "0 takes any that is free"
+        hint = "0 takes any free port"
         taken = f"{port}: {reason(error)}"
         raise SpecError("explore", Problem("port", "a free port", taken, hint)) from None
     return result

@@ -60,7 +60,7 @@ def initial_state(
 def _of_pairs(state: State, fields: Mapping[str, Any]) -> State:
     """Return a state with the fields of a plan."""
     problems = [
-        Problem(name, "a field of the plan alone", "one of the question", _ELSEWHERE[name])
+        Problem(name, "a field of the plan", "a field of the question", _ELSEWHERE[name])
         for name in fields
         if name in _ELSEWHERE
     ]
@@ -83,7 +83,7 @@ def _of_file(answers: Answers, state: State, file: str) -> State:
     assert found is not None
     execution = found.execution if found.estimate is None else found.estimate.execution
     if execution is None:
-        raise SpecError(file, Problem("", "a plan that keeps the rules", found.problem))
+        raise SpecError(file, Problem("", "a plan that breaks no rule", found.problem))
     if execution.num_procs != state.procs:
         wanted = f"a plan of {state.procs:,} processors"
         raise SpecError(file, Problem("num_procs", wanted, f"one of {execution.num_procs:,}"))

@@ -64,7 +64,7 @@ def listening(host: str, port: int, *, only: bool) -> socket.socket:
 def _refused(host: str, port: int, error: OSError) -> SpecError:
     if error.errno == errno.EADDRINUSE:
         hint = "leave out --port, and the next free one is taken"
-        return SpecError("--port", Problem("", "a port that is free", f"{port} in use", hint))
+        return SpecError("--port", Problem("", "a free port", f"{port} in use", hint))
     if error.errno in (errno.EACCES, errno.EPERM):
         return SpecError("--port", Problem("", "a port from 1024 on", str(port)))
     wanted = "an address of this machine, such as 127.0.0.1 or 0.0.0.0"

@@ -27,7 +27,7 @@ from calculon.explore.controls import adjusted_state, controls
 from calculon.explore.exports.exports import written
 from calculon.explore.labels import label
 from calculon.explore.page_state import CHANGED, LONGEST, State, read_good, read_state
-from calculon.explore.request_tracking import Cancelled, PageRequest, Pending, under_way
+from calculon.explore.request_tracking import Canceled, PageRequest, Pending, under_way
 from calculon.explore.view_names import SERVING, VIEWS
 from calculon.explore.view_part import ASSETS, ViewPart, ViewPartKind, html
 from calculon.explore.views import KINDS, PARTS
@@ -54,11 +54,11 @@ _LABELS = {
     "tokens": "Training tokens",
     "view": "View",
     "objective": "Objective",
-    "where": "Only executions with",
-    "fix": "Only these values",
+    "where": "Only plans with",
+    "fix": "Fixed values",
     "open": "Try more values of these fields",
     "workload": "Workload",
-    "counts": "Compare processor counts",
+    "counts": "Processor counts to compare",
     "x": "Horizontal axis",
     "y": "Vertical axis",
 }
@@ -206,7 +206,7 @@ class Site:
         except Pending:
             total = 0
         looked_at = min(pending.looked_at, total)
-        counting = "Counting the executions ..."
+        counting = "Counting the plans ..."
         return {"what": "plan", "total": total, "looked_at": looked_at, "note": counting}
 
     def _frame(self, state: State, controls_html: str) -> dict[str, Any]:
@@ -342,7 +342,7 @@ def _answered(
 
     async def endpoint(request: Request) -> Response:
         visit = PageRequest(patience)
-        # Watch for a disconnect during the computation, so that abandoned work is cancelled.
+        # Watch for a disconnect during the computation, so that abandoned work is canceled.
         answer = asyncio.get_running_loop().run_in_executor(threads, _made, make, request, visit)
         left = asyncio.ensure_future(_left(request))
         try:
@@ -372,10 +372,10 @@ def _made(make: Callable[[Request], Response], request: Request, visit: PageRequ
     try:
         with under_way(visit):
             return make(request)
-    except Cancelled:
+    except Canceled:
         return _NOBODY
     except MemoryError:
-        return PlainTextResponse("not enough memory: request less at once", 503)
+        return PlainTextResponse("not enough memory: request fewer results at once", 503)
     except Exception:
         traceback.print_exc(file=sys.stderr)
         return PlainTextResponse("a defect of calculon; the terminal has the details", 500)

@@ -38,7 +38,7 @@ def _degrees(reading: Reading) -> Fields:
     if processors % product:
         factors = " x ".join(str(value) for value in degrees.values())
         wanted = f"a multiple of {factors} = {product:,} (tensor x context x pipeline parallel)"
-        hint = "import-flags --procs N overrides the number in the file"
+        hint = "calculon import-flags FILE --procs N overrides the number in the file"
         raise SpecError(reading.parsed.file, Problem("processors", wanted, f"{processors:,}", hint))
     return {"num_procs": processors, **degrees, "data_par": processors // product}
 
@@ -136,10 +136,10 @@ def _types(reading: Reading) -> Fields:
 
 
 def _known(reading: Reading, name: str, recipes: Sequence[str]) -> str | None:
-    """Return the recipe that a setting names if it is modelled; report any other recipe."""
+    """Return the recipe that a setting names if it is modeled; report any other recipe."""
     found = reading.get(name)
     if found is not None and str(found) not in recipes:
-        reading.not_modelled(name, f"only the recipes {', '.join(recipes)} are modelled")
+        reading.not_modelled(name, f"only the recipes {', '.join(recipes)} are modeled")
     return str(found) if str(found) in recipes else None
 
 
@@ -281,7 +281,7 @@ def _written_out(name: str) -> str:
     return longer[0] if len(longer) == 1 else name
 
 
-def recognises(text: str, file: str) -> bool:
+def recognizes(text: str, file: str) -> bool:
     """Return true for a Megatron-LM script, which has several flags that only Megatron-LM has."""
     del file
     return len({flag_name(found[0]) for found in _CERTAIN.finditer(text)}) >= _SURE
@@ -314,6 +314,18 @@ def _run_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
     return result | {"--train-iters": _STEPS}
 
 
+_ROTARY = (
+    "# Add --rotary-base (rope_theta of config.json; 10000 without the flag), and the flags of its rope_scaling",
+    "# (--use-rope-scaling --rope-scaling-factor, or --rotary-scaling-factor of latent attention).",
+)
+"""Remark on settings of rotary embeddings, which change the trained model but neither time nor memory."""
+
+
+def _turned(flags: Mapping[str, Any]) -> bool:
+    """Return True if the model has rotary position embeddings."""
+    return flags.get("--position-embedding-type") == "rope"
+
+
 def _connections(flags: Mapping[str, Any]) -> int | None:
     """Return the number of hardware queues of a device: 0 for any number except 1, None if it does not matter.
 
@@ -336,7 +348,7 @@ def _connections_line(flags: Mapping[str, Any]) -> str:
     if not queues:
         return f"unset {CONNECTIONS}  # FSDP refuses 1"
     both = queues == 1 and "--overlap-moe-expert-parallel-comm" in flags
-    note = "  # or 32, which favours expert communication" if both else ""
+    note = "  # or 32, which favors expert communication" if both else ""
     return f"export {CONNECTIONS}={queues}{note}"
 
 
@@ -370,6 +382,7 @@ def render(settings: Mapping[str, Any], num_procs: int, head: Sequence[str]) -> 
         ")",
         "",
         "# Not part of the plan: data, tokenizer, learning rate. Replace these with your own.",
+        *(_ROTARY if _turned(flags) else ()),
         "RUN_ARGS=(",
     ]
     run = _run_flags(flags)
@@ -430,7 +443,7 @@ MEGATRON_LM = Dialect(
     not_modelled=NOT_MODELLED,
     parse=parse,
     render=render,
-    recognises=recognises,
+    recognizes=recognizes,
     presets=("megatron-lm-ub",),
     named=lambda word: _written_out(flag_name(word)),
     refused=refused,

@@ -59,7 +59,7 @@ def entry(
     ):
         if len(likely) == 1:
             return functions[likely[0]]
-    hint = f"import-flags --env recipe={names[-1]} selects this one"
+    hint = f"calculon import-flags FILE --env recipe={names[-1]} selects this one"
     raise SpecError(file, Problem("", "one recipe", f"{len(names)}: {_listed(names)}", hint))
 
 

@@ -15,7 +15,7 @@ from itertools import groupby
 from calculon.base.frozen import dataclass
 from calculon.launch.dialect import Unresolved
 from calculon.launch.texts.reading_budget import Budget, reading
-from calculon.launch.texts.shell_arithmetic import alike, decided, literal
+from calculon.launch.texts.shell_arithmetic import alike, comparison_result, literal
 from calculon.launch.texts.shell_expansion import OPEN_CHARACTER, Expansion, open_in, words_of
 from calculon.launch.texts.shell_quotes import NAME, split
 from calculon.launch.texts.shell_words import (
@@ -449,7 +449,7 @@ class _Shell(Expansion):
         if len(parts) == 1:
             return bool(parts[0])
         second = literal(parts[2], words[2] if patterns else "''")
-        return decided(parts[0], words[1], second, self.budget)
+        return comparison_result(parts[0], words[1], second, self.budget)
 
     def _empty(self, part: str, wanted: bool) -> bool | None:
         """Return true if a text is empty (or not); a variable that nothing sets is empty, as its default would be."""

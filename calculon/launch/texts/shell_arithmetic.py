@@ -1,4 +1,4 @@
-"""Whole numbers of a shell script: arithmetic, and comparisons of numbers and texts."""
+"""Integer arithmetic and comparisons of numbers and texts in shell scripts."""
 
 import ast
 import operator
@@ -14,12 +14,12 @@ _COMPARE: dict[str, Callable[[int, int], bool]] = {
 }
 
 
-def whole(text: str, number: Callable[[str], int]) -> int:
+def evaluate_integer(text: str, number: Callable[[str], int]) -> int:
     """Return the value of an integer expression.
 
     Args:
         text: The expression.
-        number: Function from a variable to its whole number.
+        number: Function from the name of a variable to its integer value.
 
     Raises:
         ValueError, SyntaxError, ZeroDivisionError: For anything else.
@@ -28,25 +28,25 @@ def whole(text: str, number: Callable[[str], int]) -> int:
     mark = text.find("?", 1)
     colon = text.find(":", mark + 2) if mark > 0 else -1
     if 0 < colon < len(text) - 1:  # C's conditional expression
-        holds = whole(text[:mark], number)
-        return whole(text[mark + 1 : colon] if holds else text[colon + 1 :], number)
+        holds = evaluate_integer(text[:mark], number)
+        return evaluate_integer(text[mark + 1 : colon] if holds else text[colon + 1 :], number)
     # Shell arithmetic and Python share operators and precedence for the supported subset.
-    return _whole(ast.parse(text, mode="eval").body, number)
+    return _value(ast.parse(text, mode="eval").body, number)
 
 
-def _whole(node: ast.AST, number: Callable[[str], int]) -> int:
+def _value(node: ast.AST, number: Callable[[str], int]) -> int:
     if isinstance(node, ast.Constant) and type(node.value) is int:
         return node.value
     if isinstance(node, ast.Name):
         return number(node.id)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return -_whole(node.operand, number)
+        return -_value(node.operand, number)
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
         found = _COMPARISONS.get(type(node.ops[0]))
         if found:
-            return int(found(_whole(node.left, number), _whole(node.comparators[0], number)))
+            return int(found(_value(node.left, number), _value(node.comparators[0], number)))
     if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
-        return _ARITHMETIC[type(node.op)](_whole(node.left, number), _whole(node.right, number))
+        return _ARITHMETIC[type(node.op)](_value(node.left, number), _value(node.right, number))
     raise ValueError(node)
 
 
@@ -73,7 +73,7 @@ _COMPARISONS: dict[Any, Callable[[int, int], bool]] = {
 }
 
 
-def decided(first: str, sign: str, second: str, budget: Budget) -> bool | None:
+def comparison_result(first: str, sign: str, second: str, budget: Budget) -> bool | None:
     """Return the value of a comparison in ``[ ]``; None for an unknown operator."""
     if sign in ("=", "==", "!="):
         return alike(first, second, budget) is not (sign == "!=")

@@ -1,11 +1,11 @@
-"""Expansion of words in a shell script: variables, lists, defaults and whole-number arithmetic."""
+"""Expansion of words in a shell script: variables, lists, defaults and integer arithmetic."""
 
 import re
 from collections.abc import Mapping, Sequence
 
 from calculon.launch.dialect import Unresolved
 from calculon.launch.texts.reading_budget import Budget
-from calculon.launch.texts.shell_arithmetic import whole
+from calculon.launch.texts.shell_arithmetic import evaluate_integer
 from calculon.launch.texts.shell_quotes import (
     ANSI_QUOTED,
     FIRST_OPEN,
@@ -185,7 +185,7 @@ class Expansion:
             return self.opened(f"$(({self.shown(put_in).strip()}))", opening.needs)
         self.budget.spend_tokens(put_in)
         try:
-            return str(whole(put_in, self._number))
+            return str(evaluate_integer(put_in, self._number))
         except (
             SyntaxError,
             ValueError,
@@ -198,7 +198,7 @@ class Expansion:
             return self.opened(f"$(({put_in.strip()}))", needs)
 
     def _number(self, name: str) -> int:
-        """Return a variable as a whole number; ValueError if it is none."""
+        """Return a variable as an integer; ValueError if it is none."""
         value = self.values.get(name)
         text = value if isinstance(value, str) else "?"
         return int(text, 8 if text.startswith("0") else 10)

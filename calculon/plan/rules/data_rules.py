@@ -69,7 +69,9 @@ def _explain_shards(one: Request) -> Problem:
         f"0, or a divisor of context_par x data_par = {every} that is a multiple of context_par="
         f"{e.context_par}"
     )
-    return Problem("dp_shard", wanted, str(e.dp_shard), "ranks with parts of a sequence share, too")
+    return Problem(
+        "dp_shard", wanted, str(e.dp_shard), "context-parallel ranks share the state, too"
+    )
 
 
 def _explain_owners(one: Request) -> Problem:
@@ -100,7 +102,9 @@ def _explain_expert_shards(one: Request) -> Problem:
         f"such that expert_par x expert_tensor_par = {ranks} divides tensor_par x dp_shard = "
         f"{e.tensor_par * e.dp_shard}"
     )
-    return Problem("dp_shard", wanted, str(e.dp_shard), "experts are split over whole groups, too")
+    return Problem(
+        "dp_shard", wanted, str(e.dp_shard), "experts are sharded over whole groups, too"
+    )
 
 
 def _explain_expert_replicas(one: Request) -> Problem:

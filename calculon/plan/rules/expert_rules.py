@@ -124,7 +124,7 @@ def _network_size(r: Requests) -> Array:
 def _explain_network(one: Request) -> str:
     e, size = one.execution, one.system.networks[one.execution.expert_par_net].size
     return (
-        f"network {e.expert_par_net} of {one.system.name} is too small: it joins {size} processors, and "
+        f"network {e.expert_par_net} of {one.system.name} is too small: it connects {size} processors, and "
         f"expert_par={e.expert_par} x expert_tensor_par={_stated_width(one)} needs {_ranks(one)} "
         f"({_ranks(one) - size} too many)"
     )
@@ -204,7 +204,7 @@ _LIBRARY_RULES = (
         _with_library(lambda plan: expert_tensor_par(plan) == 1),
         expected(
             "expert_tensor_par",
-            "1 with moe_dispatcher={e.moe_dispatcher}, which is modelled for ranks that have whole experts",
+            "1 with moe_dispatcher={e.moe_dispatcher}, which is modeled for ranks that have whole experts",
         ),
         ("moe_dispatcher",),
     ),
@@ -238,7 +238,10 @@ EXPERT_RULES: tuple[Rule, ...] = (
     Rule(
         "padding_has_no_imbalance",
         lambda r: ~r.plan.moe_pad_to_capacity | (r.plan.moe_imbalance_percent == 100),
-        expected("moe_imbalance_percent", "100, since moe_pad_to_capacity gives all as many rows"),
+        expected(
+            "moe_imbalance_percent",
+            "100, since moe_pad_to_capacity gives every rank the same number of rows",
+        ),
         ("moe_pad_to_capacity",),
     ),
     *_LIBRARY_RULES,
@@ -267,7 +270,7 @@ EXPERT_RULES: tuple[Rule, ...] = (
         ),
         expected(
             "tensor_par_comm_type",
-            "rs_ag, since experts are spread otherwise than tensor_par={e.tensor_par} splits other layers",
+            "rs_ag, since experts are split differently from other layers (tensor_par={e.tensor_par})",
             "each rank dispatches its own tokens",
         ),
         DEGREES,
@@ -496,7 +499,7 @@ OVERLAP_RULES: tuple[Rule, ...] = (
         _FIELDS,
     ),
     Rule(
-        "pairs_synchronise_once",
+        "pairs_synchronize_once",
         _paired(_once),
         expected(
             "ep_overlap",
@@ -510,7 +513,7 @@ OVERLAP_RULES: tuple[Rule, ...] = (
         _paired(_several),
         expected(
             "ep_overlap",
-            "none, since there are no more microbatches than fill the pipeline",
+            "none, since there are too few microbatches to pair their passes",
             "use a smaller microbatch_size",
         ),
         _FIELDS,

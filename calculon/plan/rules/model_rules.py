@@ -40,7 +40,7 @@ LATENT_RULES = (
         _of_latents(lambda r: r.plan.is_choice("tensor_par_overlap", "none")),
         expected(
             "tensor_par_overlap",
-            f"none, {_LATENT}: down projections gather nothing that could be split into tiles",
+            f"none, {_LATENT}: down-projections gather nothing that could be split into tiles",
         ),
     ),
     Rule(
@@ -54,7 +54,7 @@ LATENT_RULES = (
     Rule(
         "latent_tp_impl",
         _of_latents(lambda r: r.plan.is_choice("tp_impl", "megatron")),
-        expected("tp_impl", f"megatron, {_LATENT}: down projections are not split over ranks"),
+        expected("tp_impl", f"megatron, {_LATENT}: down-projections are not split over ranks"),
         ("tp_impl",),
     ),
     Rule(
@@ -62,7 +62,7 @@ LATENT_RULES = (
         _of_latents(lambda r: ~r.plan.is_choice("recompute_modules", "ops")),
         expected(
             "recompute_modules",
-            f"a value other than ops, {_LATENT}: it is unknown which products of latents are kept",
+            f"a value other than ops, {_LATENT}: which products of latents are stored is not known",
         ),
         ("recompute_modules",),
     ),
@@ -223,14 +223,14 @@ def absent_modules(model: Model) -> dict[str, str]:
         absent["mlp"] = "layer_pattern has no letter -"
     if model.has_linear or model.in_parts:
         absent["ops"] = (
-            "it is unknown which results of linear attention, or of single parts, are kept"
+            "which results of linear attention, or of single parts, are stored is not known"
         )
     if not model.has_softmax:
         absent["core_attn"] = "no block has attention with softmax"
     if model.has_experts:
         if not model.mixes_kinds:
             absent["mlp"] = "every block has experts"
-        absent["ops"] = "it is unknown which results of experts are kept"
+        absent["ops"] = "which results of experts are stored is not known"
     return absent
 
 

@@ -30,7 +30,7 @@ def _explain_mesh_size(one: Request) -> str:
     e = one.execution
     procs = prod(getattr(e, axis.degree) for axis in MESH_AXES)
     return (
-        f"network {int(np.argmax(sizes))} of {one.system.name}, the largest, is too small: it joins {max(sizes)} "
+        f"network {int(np.argmax(sizes))} of {one.system.name}, the largest, is too small: it connects {max(sizes)} "
         f"processors, and there are {procs} ({procs - max(sizes)} too many)"
     )
 
@@ -149,7 +149,7 @@ def _explain_too_small(one: Request) -> str:
     i, group, used = _network_use(one, too_large=True)
     size = one.system.networks[i].size
     return (
-        f"network {i} of {one.system.name} is too small: it joins {size} processors, and {used} "
+        f"network {i} of {one.system.name} is too small: it connects {size} processors, and {used} "
         f"needs {group} ({group - size} too many)"
     )
 

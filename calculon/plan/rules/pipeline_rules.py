@@ -205,7 +205,7 @@ def _explain_overlap(one: Request) -> Problem:
     if e.batch_size // (e.data_par * e.microbatch_size) < e.pipeline_par:
         wanted = f"false with fewer microbatches than the {e.pipeline_par} stages that they fill"
         return Problem("p2p_overlap", wanted, "true")
-    wanted = f"false with pp_schedule: {e.pp_schedule} and one chunk, as nothing else is due"
+    wanted = f"false with pp_schedule: {e.pp_schedule} and one chunk, since there is no other work to overlap with"
     return Problem("p2p_overlap", wanted, "true", "use pipeline_interleaving, or gpipe")
 
 
@@ -231,7 +231,7 @@ STAGE_RULES = (
     Rule(
         "schedule_needs_training",
         _needs(("pp_schedule",), lambda plan: plan.training),
-        expected("pp_schedule", "1f1b, since inference passes forward only"),
+        expected("pp_schedule", "1f1b, since inference has only forward passes"),
         ("pp_schedule",),
     ),
     Rule(

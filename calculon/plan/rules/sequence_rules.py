@@ -38,7 +38,7 @@ def _needs(name: str, forms: tuple[str, ...], plain: str) -> Rule:
     def explain(one: Request) -> Problem:
         e = one.execution
         why = f"cp_comm is {e.cp_comm}" if e.context_par > 1 else "context_par is 1"
-        hint = f"it goes with context_par above 1 and cp_comm {', '.join(forms)}"
+        hint = f"it requires context_par above 1 and cp_comm {', '.join(forms)}"
         return Problem(name, f"{plain}, since {why}", str(getattr(e, name)).lower(), hint)
 
     return Rule(f"{name}_needs_exchange", holds, explain, (name,))
@@ -137,9 +137,7 @@ def _skips_some(r: Requests) -> Array:
 def _explain_skip(one: Request) -> Problem:
     wanted = "false, since every part has keys that some query attends to"
     if one.execution.cp_balance == "striped":
-        return Problem(
-            "cp_skip", wanted, "true", "cp_balance: striped puts neighbours on all ranks"
-        )
+        return Problem("cp_skip", wanted, "true", "cp_balance: striped puts neighbors on all ranks")
     length, window = one.execution.seq_length or one.model.seq_size, one.model.sliding_window
     hint = "the model has no sliding_window"
     if window:
@@ -161,7 +159,7 @@ def _keeps_exchanged(r: Requests) -> Array:
 
 
 def _large_enough(r: Requests) -> Array:
-    """Return a mask of executions whose stated network joins all ranks with equal weights."""
+    """Return a mask of executions whose stated network connects all ranks with equal weights."""
     # Another rule refuses networks that do not exist; here the index only has to be valid.
     network = np.minimum(data_network(r.plan), len(r.system.networks) - 1)
     stated = r.plan.is_choice("mesh_order", "stated") & (r.plan.context_par > 1)
@@ -173,7 +171,7 @@ def _explain_network(one: Request) -> str:
     number = e.context_par_net if e.data_par == 1 else max(e.data_par_net, e.context_par_net)
     size, ranks = one.system.networks[number].size, e.context_par * e.data_par
     return (
-        f"network {number} of {one.system.name} is too small: it joins {size} processors, and context_par="
+        f"network {number} of {one.system.name} is too small: it connects {size} processors, and context_par="
         f"{e.context_par} x data_par={e.data_par}, which have the same weights, needs {ranks} ({ranks - size} too many)"
     )
 

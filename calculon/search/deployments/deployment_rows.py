@@ -130,3 +130,20 @@ def solve(space: DeploymentSpace, group: Group, places: Array) -> Rows:
     load = OperatingPointSolver(Replica(space.model, space.system, deployments, space.workload))
     free = load.memory.free / load.memory.capacity
     return Rows(space, group, places, load.solve(), alike, free)
+
+
+def fits_in_memory(space: DeploymentSpace) -> bool:
+    """Return True if a sequence fits in memory in some deployment of a space; no batch is solved."""
+    for group in space.groups:
+        if not len(group):
+            continue
+        # The first setting of a split has the smallest passes, which take the least memory.
+        deployments = group.deployments(np.arange(0, len(group), group.settings))
+        replica = Replica(space.model, space.system, deployments, space.workload)
+        solver = OperatingPointSolver(replica)
+        fits = solver.capacity >= 1
+        if solver.pool is not None:
+            fits = fits & (solver.pool.capacity >= 1)
+        if fits.any():
+            return True
+    return False

@@ -17,7 +17,7 @@ from calculon.declarations.result_records import DEPLOYMENT
 from calculon.declarations.result_selection import WINNERS
 from calculon.declarations.serving_classes import ServedClass
 from calculon.declarations.serving_figures import SERVING_FIGURES
-from calculon.estimate.served_errors import FIGURES, FigureRange, served_ranges
+from calculon.estimate.served_errors import FigureRange
 from calculon.search.deployments.deployment_rows import solve
 from calculon.search.deployments.deployment_space import DeploymentSpace
 from calculon.search.deployments.deployment_vocabulary import TYPES
@@ -110,6 +110,20 @@ class DeploymentSearch(Tabular):
         raise self.why
 
     @property
+    def best_or_nearest(self) -> Served:
+        """The best deployment; if none meets the limits, the one that comes closest.
+
+        Raises:
+            Infeasible: When none fits in memory, or no split divides the model.
+        """
+        if len(self):
+            return self[0]
+        why = self.why
+        if why.reason != "limits" or self.nearest is None:
+            raise why
+        return self._served(self.nearest)
+
+    @property
     def why(self) -> Infeasible:
         """Error that explains why there is no deployment, with the nearest one."""
         if self.counts.feasible:
@@ -196,8 +210,7 @@ class DeploymentSearch(Tabular):
 
     def ranges(self, rank: int) -> dict[str, FigureRange]:
         """Return the ranges of the figures of a deployment, as in :attr:`calculon.serving.serve.Served.ranges`."""
-        figures = {name: float(self.columns[name][rank]) for name in FIGURES}
-        return served_ranges(self.class_of(rank), figures)
+        return self[rank].ranges
 
     def table(self) -> dict[str, Any]:
         """Return fields, batch, figures, model and system of the deployments by name, with a row each, best first."""

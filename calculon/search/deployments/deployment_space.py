@@ -25,6 +25,7 @@ from calculon.search.deployments.deployment_vocabulary import (
 )
 from calculon.search.space import Values
 from calculon.serving.caches.cache import copies_of_heads
+from calculon.serving.default_deployment import default_types
 from calculon.serving.passes.drafts import draft_of
 from calculon.serving.records.deployment import OF_DRAFTS, Deployment
 from calculon.serving.records.deployments import COUNT, Deployments
@@ -179,7 +180,11 @@ class DeploymentSpace:
 
     def tried(self, name: str) -> Values:
         """Return the values of a choice to try, in order."""
-        return self._values(name, (stated_default(name),))
+        return self._values(name, (self.default(name),))
+
+    def default(self, name: str) -> Any:
+        """Return the default of a choice; of types, as the model was released."""
+        return default_types(self.model).get(name, stated_default(name))
 
     def _values(self, name: str, usual: Sequence[Any]) -> Values:
         """Return the values of a field to try, in order."""

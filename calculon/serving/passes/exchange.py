@@ -1,4 +1,4 @@
-"""Expert parallelism in serving: dispatch of tokens to experts and combine of their results (all-to-all).
+"""Expert parallelism in serving: dispatch to experts and combine of their results (all-to-all), and load imbalance.
 
 With attention data parallelism (``attn_data_par``), groups of ranks have different tokens, and each token is sent to
 the ranks of its `k` experts. The ranks of a group have the same tokens; each of them sends its part, and the all-reduce

@@ -93,7 +93,7 @@ class Deployment(Pool):
     kv_dtype: str = declare(
         "type of the KV cache",
         choices=tuple(CACHE_TYPES),
-        control="Cache",
+        control="KV cache",
         default="bfloat16",
         label="cache",
     )
@@ -114,8 +114,8 @@ class Deployment(Pool):
         "chunked and run in separate passes",
         unit="tokens",
         at_least=0,
-        control="Tokens of a pass",
-        words={0: "prompts alone"},
+        control="Token budget",
+        words={0: "separate prefill"},
         default=8192,
         source="vLLM V1, --max-num-batched-tokens of an API server on GPUs with at least 70 GB (recalled)",
     )
@@ -245,7 +245,7 @@ class Deployment(Pool):
     def _of_draft(self) -> Iterator[Problem]:
         """Yield contradictions and missing fields of speculative decoding."""
         if self.batching == "static":
-            hint = "speculative sequences of a static batch get out of step, which is not modelled"
+            hint = "speculative sequences of a static batch get out of step, which is not modeled"
             yield Problem(
                 "batching", f"continuous, because draft={self.draft}", self.batching, hint
             )

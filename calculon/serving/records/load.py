@@ -14,6 +14,9 @@ from calculon.serving.records.output_lengths import length_quantile
 SATURATED, OPEN, CLOSED = "saturated", "rate", "users"
 """Kinds of load: as many requests as possible, arrivals at a rate (open loop), or users who wait (closed loop)."""
 
+DEFAULT_WORKLOAD = "chat"
+"""Workload of the catalog for questions that state none."""
+
 
 class PromptLength(NamedTuple):
     """A prompt length with its share of the prompts, and the tokens that prefill computes after a cache hit."""
@@ -37,12 +40,12 @@ class Workload:
 
     prompt: Length = declare(
         "mean tokens of a prompt, including the earlier turns of its conversation",
-        control="Prompt",
+        control="Prompt tokens",
         unit="tokens",
     )
     output: Length = declare(
         "mean generated tokens; prefill generates the first one",
-        control="Output",
+        control="Output tokens",
         unit="tokens",
     )
     prompt_cv: float = declare(
@@ -65,7 +68,7 @@ class Workload:
     users: int | None = declare(
         "concurrent users, each with one request at a time (closed loop)",
         at_least=1,
-        control="Users",
+        control="Concurrent users",
         default=None,
     )
     think: TimeSpan = declare(
@@ -81,7 +84,7 @@ class Workload:
         "derive it instead",
         at_least=0,
         below=1,
-        control="Cached share",
+        control="Cached prompt share",
         default=0.0,
     )
     shared_prefix: Length | None = declare(

@@ -11,6 +11,8 @@ from calculon.hardware.system import System
 WIDE = "bfloat16"
 """Type of activations, and of arithmetic with weights whose type no engine supports."""
 
+WIDE_TYPES = (WIDE, "float16")
+"""The 16-bit types."""
 
 ACTIVATION_BYTES = DATATYPE_BYTES[WIDE]
 """Bytes of an element of the residual stream, and of the results of matrix products."""

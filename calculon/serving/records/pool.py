@@ -32,7 +32,7 @@ class Pool:
         "groups of the tensor_par ranks with separate requests: each group has all weights except routed experts, "
         "split over its ranks (attention data parallelism)",
         at_least=1,
-        control="Attention data parallel",
+        control="Attention DP",
         default=1,
         source="SGLang, --enable-dp-attention with --tp and --dp; TensorRT-LLM, enable_attention_dp",
     )

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from calculon import inputs
 from calculon.base.errors import Problem, SpecError, nearest
-from calculon.declarations import catalog
+from calculon.declarations import arguments, catalog
 from calculon.declarations.decode import decode
 from calculon.declarations.fields import shown, spec_fields
 from calculon.declarations.override import override
@@ -45,7 +45,9 @@ def read_workload(
     # command-line options that are not given are None, and must not override a file
     stated = {name: value for name, value in (options or {}).items() if value is not None}
     if source is None and (missing := [one for one in ("prompt", "output") if one not in stated]):
-        hint = "add --prompt 2k --output 500, or name a workload that states them: --workload chat"
+        hint = (
+            "add --prompt 2000 --output 500, or name a workload that states them: --workload chat"
+        )
         problems = [Problem(name, "a number of tokens", "none", hint) for name in missing]
         raise SpecError("workload", problems)
     return _read(Workload, "workload", {} if source is None else source, options)
@@ -118,7 +120,7 @@ def _read(cls: type[R], kind: str, source: Any, options: Mapping[str, Any] | Non
     elif not isinstance(source, (str, os.PathLike)) or not str(source):
         wanted = f"a name of the catalog, a path, a mapping with the fields of a file, or a {cls.__name__}"
         hint = "a number of processors gives a default deployment" if kind == "deployment" else ""
-        raise SpecError(kind, Problem("", wanted, inputs.found(source), hint))
+        raise SpecError(kind, Problem("", wanted, arguments.described(source), hint))
     else:
         file = os.fsdecode(source)
         name, found = catalog.load(kind, file)

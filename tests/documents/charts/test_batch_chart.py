@@ -13,7 +13,7 @@ LOAD = {"prompt": 1000, "output": 200}
 
 
 def curve_of(tpot_limit):
-    served = calculon.serve("llama3-8B", 1, "h100", LOAD, tpot_limit=tpot_limit, ttft_limit=1)
+    served = calculon.serve("llama3-8B", "tp=1", "h100", LOAD, tpot_limit=tpot_limit, ttft_limit=1)
     return calculon.by_batch(served)
 
 

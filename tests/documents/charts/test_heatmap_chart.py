@@ -62,7 +62,7 @@ def test_a_map_of_nothing_says_so():
         Cell(tensor_par=1, pipeline_par=2),
     ]
     chart = heatmap(Heatmap("none", "sample_rate", cells))
-    assert legend(chart) == ["no execution can run (missing memory)"]
+    assert legend(chart) == ["no plan can run (missing memory)"]
     assert marks(chart.panels[0], Cells) == []
 
 
@@ -94,6 +94,6 @@ def test_a_surface_has_the_values_and_their_scale():
     assert tiles.values == [[None, None, 14.0], [21.0, 22.0, 24.0]]
     assert (tiles.limits, tiles.label) == ((14.0, 24.0), "Best sample rate (samples/s)")
     assert tiles.scale[-1] == "blue+30"
-    assert legend(chart) == ["no execution can run", "best"]
+    assert legend(chart) == ["no plan can run", "best"]
     least = surface(Heatmap("made", "total_time", cells, smallest=True))
     assert marks(least.panels[0], Cells)[0].scale[0] == "blue+30"

@@ -57,7 +57,7 @@ def test_the_answer_is_the_document_of_the_command_that_plans(name, capsys, monk
 def test_commands_about_a_plan_say_what_its_files_say(name, capsys, monkeypatch):
     state = state_of(STATES[name], "pipeline")
     known = commands(STATES[name], "pipeline")
-    told = printed(known["llm"], capsys, monkeypatch, "-f", "json")
+    told = printed(known["estimate"], capsys, monkeypatch, "-f", "json")
     found = exported("statistics.json", state)
     for one in (told, found):  # which say too where the plan was read
         del one[QUESTION]
@@ -108,7 +108,7 @@ def test_what_is_searched_again_is_that_of_the_command(capsys, monkeypatch):
 def test_a_search_is_that_of_the_command(name, options, tmp_path, capsys):
     address = f"{STATES[name]}&{options}" if options else STATES[name]
     state = state_of(address, "search")
-    one = commands(address, "search")["loe"]
+    one = commands(address, "search")["search"]
     path = tmp_path / "best.json"
     assert main([str(path) if word == "best.json" else word for word in one.argv]) == 0
     capsys.readouterr()
@@ -161,7 +161,7 @@ def test_python_gives_what_commands_give(name):
 def test_plans_that_cannot_run_have_commands_that_say_why(name, capsys, monkeypatch):
     state = state_of(CANNOT[name])
     known = commands(CANNOT[name])
-    assert set(known) == {"plan", "why"}
+    assert set(known) == {"plan", "explain"}
     shown = answers().plan(state)
     told = exported("answer.json", state)
     too_small = name == "memory is too small"  # else commands refuse the plan itself
@@ -171,8 +171,8 @@ def test_plans_that_cannot_run_have_commands_that_say_why(name, capsys, monkeypa
     assert not any(one.runs for one in offered(state, answers()).values())
     with pytest.raises(Infeasible):
         written("statistics.json", state, answers())
-    words = shlex.split(known["why"].text.rpartition("|")[2])[1:]
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(known["why"].given.encode())))
+    words = shlex.split(known["explain"].text.rpartition("|")[2])[1:]
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(known["explain"].given.encode())))
     assert main(words) in (1, 2)
     if not too_small:
         assert "expected" in shown.problem

@@ -30,9 +30,6 @@ def test_a_product_is_told_by_its_sizes():
     words = {(one.operator, one.work): product_words(one) for one in operator_passes(found)}
     tokens = execution.microbatch_size * model.seq_size
     wide = 2 * model.feedforward // execution.tensor_par
-    assert words["MlpBlock_Mlp1", "forward"] == f"{tokens:,} x {wide:,}, sums of {model.hidden:,}"
-    assert (
-        words["MlpBlock_Mlp1", "activation_grad"]
-        == f"{tokens:,} x {model.hidden:,}, sums of {wide:,}"
-    )
+    assert words["MlpBlock_Mlp1", "forward"] == f"{tokens:,} x {wide:,} x {model.hidden:,}"
+    assert words["MlpBlock_Mlp1", "activation_grad"] == f"{tokens:,} x {model.hidden:,} x {wide:,}"
     assert words["MlpBlock_SwiGLU", "forward"] == ""

@@ -71,8 +71,8 @@ def test_the_best_has_the_numbers_of_the_command(options, capsys):
     for one in re.findall(r"\d[\d.,]* s\b|\d[\d.,]*(?= GiB)", said.split("plan that")[0]):
         assert one in line
     total, good = (re.search(rf"{word} executions: (\d+)", told)[1] for word in ("Total", "Good"))
-    assert f"{int(total):,} executions tried" in said
-    assert f"{int(good):,} feasible" in said
+    assert f"{int(total):,} plans tried" in said
+    assert f"{int(good):,} can run" in said
 
 
 @of_all
@@ -163,8 +163,8 @@ def test_a_condition_that_no_plan_meets_is_said():
     state = with_options(where="GiB < 1")
     feasible = count_space(search_settings(BEST, answers()).space)
     said = words(made("search-best", state))
-    assert re.match(r"None of [\d,]+ feasible executions meets the condition\.", said)
-    assert f"{feasible:,} executions tried" in said
+    assert re.match(r"None of [\d,]+ plans that can run meets the condition\.", said)
+    assert f"{feasible:,} plans tried" in said
 
 
 def test_all_that_is_offered_adds_to_the_search():

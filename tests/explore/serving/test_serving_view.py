@@ -87,8 +87,8 @@ def test_numbers_that_do_not_go_with_a_change_are_free_again():
 @pytest.mark.parametrize(
     ("pair", "message"),
     [
-        (("workload.prompt", "abc"), "Prompt: expected tokens of a sequence"),
-        (("workload.output", "1"), "Output: expected at least 2"),
+        (("workload.prompt", "abc"), "Prompt tokens: expected tokens of a sequence"),
+        (("workload.output", "1"), "Output tokens: expected at least 2"),
         (("workload.ttft_limit", "-1"), "TTFT limit: expected a time above 0"),
         (("workload", "/etc/passwd"), "Workload: expected one of assistant"),
         (("deployment.tensor_par", "7"), "Tensor parallel (TP): expected one of 1, 2, 4, 8"),
@@ -129,3 +129,14 @@ def test_the_address_keeps_the_view_and_its_words():
     assert (kept["tensor_par"], kept["tokens"], kept["view"]) == ("4", "2T", "serving")
     for name in ("tensor_par", "tokens"):  # the controls of other views, which this one hides
         assert f'type="hidden" name="{name}"' in told["controls"]
+
+
+@pytest.mark.parametrize("stated", ["", "2"])
+def test_a_control_names_the_best_value_only_if_the_search_chose_it(stated):
+    state = with_options(SERVING, deployment__tensor_par=stated) if stated else SERVING
+    text = found(app(answers(), SERVING, ["localhost"]), state.query)["controls"]
+    (control,) = re.findall(r'<label for="c-deployment.tensor_par".*?</select>', text, re.DOTALL)
+    best = displayed_deployment(state, answers()).served.deployment.tensor_par
+    first = re.search(r'<option value=""[^>]*>([^<]*)<', control)[1]
+    assert first == ("best" if stated else str(best))
+    assert (">best</span>" in control) is not bool(stated)

@@ -114,8 +114,8 @@ def slow(monkeypatch):
 def test_a_slow_search_is_shown_under_way_then_its_plan(site, slow):
     address = f"{ASKED}&procs=16"
     told = asked(site, f"/parts?{address}").json()
-    while "executions searched" not in told["main"]:  # they are counted beside
-        assert "Counting the executions" in told["main"]
+    while "plans evaluated" not in told["main"]:  # they are counted beside
+        assert "Counting the plans" in told["main"]
         told = asked(site, f"/parts?{address}").json()
     assert told["pending"]
     assert 'name="procs" value="16"' in told["controls"]
@@ -123,7 +123,7 @@ def test_a_slow_search_is_shown_under_way_then_its_plan(site, slow):
     assert told["title"] in page
     assert 'http-equiv="refresh"' in page  # for those without scripts
     slow.let.set()
-    assert "executions searched" not in found(site, address)["main"]
+    assert "plans evaluated" not in found(site, address)["main"]
 
 
 def leaving(site, path: str, query: str, begun: Event) -> None:

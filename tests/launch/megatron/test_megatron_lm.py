@@ -206,7 +206,7 @@ def test_some_blocks_of_each_chunk_recompute():
     assert (whole["recompute_every"], whole["recompute_blocks"]) == (1, 0)
 
 
-def test_what_is_not_modelled_is_told():
+def test_what_is_not_modeled_is_told():
     rows = [
         (
             "--recompute-granularity full --recompute-method uniform --recompute-num-layers 4",
@@ -259,7 +259,7 @@ def test_contradictions_and_values_without_meaning_are_errors():
         ("--tensor-model-parallel-size two", r"a whole number, found 'two'"),
         (
             "--tensor-model-parallel-size $TP",
-            r"found \$TP. Hint: set it with import-flags --env TP=VALUE",
+            r"found \$TP. Hint: set it with calculon import-flags FILE --env TP=VALUE",
         ),
         ("--data-parallel-sharding-strategy all --use-megatron-fsdp", "one of no_shard"),
         ("--moe-token-dispatcher-type ring", "one of allgather"),

@@ -47,7 +47,11 @@ def test_one_whose_arguments_are_known_is_as_good_as_any():
 
 def test_what_is_not_clear_is_asked():
     rows = [
-        (A + B, "", "found 2: a, b. Hint: import-flags --env recipe=b selects this one"),
+        (
+            A + B,
+            "",
+            "found 2: a, b. Hint: calculon import-flags FILE --env recipe=b selects this one",
+        ),
         ("def a():\n    return 1\ndef b():\n    return 2\n", "", "one recipe, found 2: a, b"),
         (A + B, "c", "one of the functions a, b, found 'c'"),
         ("def llama3_8b():\n    return A(x=1)", "llama3_8", "did you mean 'llama3_8b'"),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from calculon.base.errors import SpecError
 from calculon.launch.texts.reading_budget import Budget
 from calculon.launch.texts.shell import run
-from calculon.launch.texts.shell_arithmetic import decided
+from calculon.launch.texts.shell_arithmetic import comparison_result
 from calculon.launch.texts.shell_words import Simple, statements
 
 
@@ -89,7 +89,7 @@ def test_comparisons_hold_or_are_not_known():
         *(("x", "-eq", "0", None), ("a", "=~", "a", None)),
     ]
     for first, operator, second, holds in rows:
-        found = decided(first, operator, second, Budget("run.sh"))
+        found = comparison_result(first, operator, second, Budget("run.sh"))
         assert found is holds, (first, operator, second)
 
 

@@ -75,10 +75,10 @@ SHAPES = {"cp_kv_heads": {"kv_heads": 2}, "cp_heads": {"attn_heads": 12}}
 INFEASIBLE = {
     "cp_network_size": (
         SPLIT | {"num_procs": 32, "data_par": 4},
-        "network 1 of system is too small: it joins 8 processors, and context_par=4 x data_par=4, which have "
+        "network 1 of system is too small: it connects 8 processors, and context_par=4 x data_par=4, which have "
         "the same weights, needs 16 (8 too many)",
     ),
 }
 
 SIZES = {"cp_network_size": 8}
-"""Processors that the outer network of systems of cases joins."""
+"""Processors that the outer network of systems of cases connects."""

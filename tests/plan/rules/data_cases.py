@@ -74,7 +74,7 @@ INFEASIBLE = {
         _EDITION
         | {"mesh_order": "tp-dp-pp", "num_procs": 131072, "data_par": 16384}
         | {"batch_size": 65536},
-        "it joins 65536 processors, and there are 131072 (65536 too many)",
+        "it connects 65536 processors, and there are 131072 (65536 too many)",
     ),
     "mesh_even": (
         _EDITION

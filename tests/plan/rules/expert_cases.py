@@ -49,7 +49,7 @@ MALFORMED = {
             "moe_capacity_percent": 125,
             "moe_imbalance_percent": 130,
         },
-        "moe_imbalance_percent: 100, since moe_pad_to_capacity gives all as many rows",
+        "moe_imbalance_percent: 100, since moe_pad_to_capacity gives every rank the same number of rows",
     ),
     **{
         f"{name}_needs_exchange": (
@@ -71,7 +71,7 @@ MALFORMED = {
     ),
     "library_needs_whole_experts": (
         _SPREAD | {"moe_dispatcher": "hybridep"},
-        "expert_tensor_par: 1 with moe_dispatcher=hybridep, which is modelled for ranks that have whole experts",
+        "expert_tensor_par: 1 with moe_dispatcher=hybridep, which is modeled for ranks that have whole experts",
         "0",
     ),
     "library_does_not_pad": (
@@ -118,14 +118,14 @@ MALFORMED = {
     ),
     "experts_split_sequences": (
         _SPREAD | {"tensor_par_comm_type": "ar"},
-        "tensor_par_comm_type: rs_ag, since experts are spread otherwise than tensor_par=4",
+        "tensor_par_comm_type: rs_ag, since experts are split differently from other layers (tensor_par=4)",
     ),
 }
 
 INFEASIBLE = {
     "expert_network_size": (
         _SPREAD | {"num_procs": 32, "data_par": 4, "expert_par": 4},
-        "joins 8 processors, and expert_par=4 x expert_tensor_par=4 needs 16 (8 too many)",
+        "connects 8 processors, and expert_par=4 x expert_tensor_par=4 needs 16 (8 too many)",
     ),
 }
 

@@ -66,13 +66,13 @@ MALFORMED = {
         PAIRED | {"activations_offload": True},
         "ep_overlap: none with offloaded weights or activations",
     ),
-    "pairs_synchronise_once": (
+    "pairs_synchronize_once": (
         PAIRED | {"zero_stage": "2", "optimizer_sharding": True},
         "ep_overlap: none with zero_stage=2",
     ),
     "pairs_need_microbatches": (
         PAIRED | {"batch_size": 8},
-        "ep_overlap: none, since there are no more microbatches than fill the pipeline",
+        "ep_overlap: none, since there are too few microbatches to pair their passes",
     ),
 }
 

@@ -16,7 +16,7 @@ MALFORMED = {
     ),
     "schedule_needs_training": (
         GPIPE | {"training": False},
-        "pp_schedule: 1f1b, since inference passes forward only",
+        "pp_schedule: 1f1b, since inference has only forward passes",
     ),
     "dualpipe_even": (
         CORRECTED | {"num_procs": 24, "pipeline_par": 3, "pp_schedule": "dualpipe"},
@@ -58,7 +58,7 @@ MALFORMED = {
     ),
     "overlap_needs_work": (
         CORRECTED | {"p2p_overlap": True},
-        "p2p_overlap: false with pp_schedule: 1f1b and one chunk, as nothing else is due",
+        "p2p_overlap: false with pp_schedule: 1f1b and one chunk, since there is no other work to overlap with",
     ),
 }
 
