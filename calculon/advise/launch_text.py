@@ -48,7 +48,5 @@ def with_listed_stages(execution: Execution, model: Model) -> Execution:
     chunks = execution.pipeline_interleaving
     # Launchers list chunks in pipeline order: all first chunks, then all second chunks.
     counts = np.stack([chunks_of_stage(blocks, chunks) for blocks in stages]).T.ravel()
-    if not counts.min():
-        return execution  # lists cannot express empty stages
     listed = ListsOfCounts().plain([int(count) for count in counts])
     return replace(execution, pp_layout="uniform", stage_blocks=listed)

@@ -30,9 +30,14 @@ assert isinstance(_LISTS, ListsOfCounts)
 
 
 def own_stages(columns: Columns) -> Array:
-    """Return a mask of executions that state a schedule or a layout, which the published model lacks."""
+    """Return a mask of executions that state a schedule or a layout, which the published model lacks.
+
+    A list of equal chunks is the uniform layout.
+    """
     stated = (columns.first_stage_blocks > 0) | (columns.last_stage_blocks > 0)
-    stated = stated | (columns.stage_blocks > 0)
+    if columns.stage_blocks.any():
+        uneven = np.array([len(set(ListsOfCounts.counts(text))) > 1 for text in _LISTS])
+        stated = stated | uneven[columns.stage_blocks]
     return stated | (columns.pp_layout != 0) | (columns.pp_schedule != 0)
 
 

@@ -147,6 +147,7 @@ def test_choices_are_read_as_they_were_written(launcher, changes):
         ("torchtitan", {"pp_schedule": "zb_h1"}, "zbv"),
         ("torchtitan", {"first_stage_blocks": 15, "last_stage_blocks": 17}, "stage_blocks"),
         ("torchtitan", {"pp_layout": "balanced"}, "both_as_blocks"),
+        ("torchtitan", {"stage_blocks": "16-0-16-0", "pipeline_interleaving": 2}, "at least 1"),
         ("torchtitan", {"pipeline_interleaving": 5}, "stage_blocks"),
         ("torchtitan", {"recompute_every": 2, "activation_recompute": "full"}, "1"),
         ("torchtitan", {"recompute_modules": "norm"}, "ops"),

@@ -13,7 +13,7 @@ def stage_blocks(model: Model, ex: Execution) -> list[int] | None:
     p, total = ex.pipeline_par, model.num_blocks
     if p > 1 and ex.pp_schedule in FOLDED:
         return _folded_blocks(total, ex)
-    if ex.stage_blocks:  # of chunk j of stage i the count j p + i
+    if ex.stage_blocks and states_stages(ex):  # of chunk j of stage i the count j p + i
         return [sum(counts_of(ex)[stage::p]) for stage in range(p)]
     return _stated_blocks(model, ex, p, total)
 
@@ -62,7 +62,8 @@ def _opposite(parts: list[int]) -> list[list[int]]:
 
 def states_stages(ex: Execution) -> bool:
     """Whether an execution states the blocks of stages, or another schedule than the published one."""
-    stated = ex.first_stage_blocks or ex.last_stage_blocks or ex.stage_blocks
+    listed = len(set(counts_of(ex))) > 1  # equal chunks are the published layout
+    stated = ex.first_stage_blocks or ex.last_stage_blocks or listed
     return bool(stated) or ex.pp_layout != "uniform" or ex.pp_schedule != "1f1b"
 
 
