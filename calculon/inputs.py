@@ -8,16 +8,14 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
-
 from calculon.base.errors import Problem, SpecError, nearest, printable
 from calculon.base.frozen import dataclass
 from calculon.base.records import columns
-from calculon.declarations import catalog
+from calculon.declarations import arguments, catalog
 from calculon.declarations.axes import STATED_DEGREES
 from calculon.declarations.decode import decode
 from calculon.declarations.execution import Execution
-from calculon.declarations.fields import Declaration, optional_defaults, shown, spec_fields
+from calculon.declarations.fields import optional_defaults, shown, spec_fields
 from calculon.declarations.files import STDIN, SUFFIXES, document_suffix
 from calculon.declarations.model import Model
 from calculon.declarations.named_values import CORRECTED
@@ -57,7 +55,6 @@ Source = str | os.PathLike[str] | Mapping[str, Any] | Changed
 """Catalog name, path (``-`` is standard input), mapping with the fields of a file, or one of these with changes; an
 execution also as a plan in pairs: ``"tp=4 pp=2"``."""
 
-_LONGEST = 60  # characters of a value in a message
 
 _SPECS: dict[str, type] = {"model": Model, "execution": Execution, "system": System}
 
@@ -72,8 +69,8 @@ _FIELDS_OF = {kind: _FIELDS[record] for kind, record in _SPECS.items()}
 NAMED = ("model", "system", "asked_preset")
 """Columns of result tables with the names of the inputs; ``asked_preset`` holds the preset as given."""
 
-_ROW_LABELS = r"(Unnamed: \d+|index|level_\d+)?"
-"""Names that pandas gives to row labels written to a file or converted to a column."""
+_FURTHER_NAMES = re.compile(r"(Unnamed: \d+|index|level_\d+)?|asked_[\s\S]*")
+"""Columns of row labels as pandas names them, and of values as stated (``asked_preset``)."""
 
 
 def model(source: Source | Model) -> Model:
@@ -410,13 +407,7 @@ def check_columns(names: Iterable[object], file: str) -> None:
     if {"search", "rank"} <= given.keys():
         return
     known = _columns()
-    unknown = [
-        name
-        for name in given
-        if name not in known
-        and not name.startswith("asked_")
-        and not re.fullmatch(_ROW_LABELS, name)
-    ]
+    unknown = [name for name in given if name not in known and not _FURTHER_NAMES.fullmatch(name)]
     if unknown:
         wanted = "only execution fields and columns of results"
         problems = [Problem(n, wanted, "an unknown column", _meant(n)) for n in unknown]
@@ -455,41 +446,6 @@ def as_mapping(value: object) -> Mapping[Any, Any] | None:
         return value
     row: Any = value
     return dict(row.items()) if is_row(value) else None
-
-
-def count(value: object, name: str, call: str) -> int:
-    """Return a whole number of at least 1.
-
-    Args:
-        name, call: Names of the argument and of its function, for messages.
-
-    Raises:
-        SpecError: For anything else, including a number in quotes.
-    """
-    problem = Declaration(help="", at_least=1).problem(int, value, name)
-    if problem is not None:
-        raise SpecError(call, replace(problem, found=found(value)))
-    number: Any = value
-    return int(number)
-
-
-def switch(value: object, name: str, call: str) -> bool:
-    """Return True or False; arguments and errors as in :func:`count`."""
-    if not isinstance(value, (bool, np.bool_)):
-        raise SpecError(call, Problem(name, "True or False", found(value)))
-    return bool(value)
-
-
-def found(value: object) -> str:
-    """Format an argument for a message: short, and on one line."""
-    text = " ".join(repr(value).split())
-    return text if len(text) <= _LONGEST else f"{kind(value)} {text[: _LONGEST - 3]}..."
-
-
-def kind(value: object) -> str:
-    """Return the type of a value with its article, such as ``a list``."""
-    name = type(value).__name__
-    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
 
 
 def _load(
@@ -591,11 +547,13 @@ def _no_source(argument: str, source: object) -> Problem:
     """Return the problem with a value that is not a source of a spec."""
     wanted = f"a catalog name, a path, a mapping with the fields of a file, or {_RECORDS[argument]}"
     for other, record in _RECORDS.items():
-        if kind(source) == record:
+        if arguments.kind(source) == record:
             return Problem("", wanted, record, f"it belongs in the argument {other}")
     several = is_frame(source) or isinstance(source, (list, tuple))
     hint = "use evaluate for tables of executions" if several and argument == "execution" else ""
-    return Problem("", wanted, kind(source) if several else found(source), hint)
+    return Problem(
+        "", wanted, arguments.kind(source) if several else arguments.described(source), hint
+    )
 
 
 _RECORDS = {"model": "a Model", "execution": "an Execution", "system": "a System"}

@@ -164,7 +164,7 @@ def schedule_of(plan: Plan, model: calculon.Model, system: calculon.System) -> S
     return Schedule(plan, choice_of(BatchChoice, plan), model, system)
 
 
-def unlabelled(layer: Mapping[str, Any]) -> dict[str, Any]:
+def unlabeled(layer: Mapping[str, Any]) -> dict[str, Any]:
     """Return the members of a layer in a list, but for those that say of which kind of block it is."""
     return {name: value for name, value in layer.items() if name not in ("kind", "blocks")}
 

@@ -131,7 +131,7 @@ def test_a_frame_without_rows_has_the_same_columns():
 
 
 @for_each("share", MFU)
-def test_the_utilisation_is_the_statistic_of_this_name(name, result, share):
+def test_the_utilization_is_the_statistic_of_this_name(name, result, share):
     if not isinstance(result, WithMfu):
         assert name == "table of executions" or share not in result.to_frame()
         return

@@ -8,6 +8,7 @@ import pytest
 
 import calculon
 from calculon import inputs
+from calculon.declarations import arguments
 from tests.helpers import document
 
 MODEL, EXECUTION, SYSTEM = "megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g"
@@ -16,7 +17,7 @@ RAW = document("examples", EXECUTION)
 
 @pytest.mark.parametrize("number", [64, 64.0, np.int64(64), np.float64(64)], ids=repr)
 def test_a_whole_number_may_be_of_any_type(number):
-    count = inputs.count(number, "top", "search")
+    count = arguments.count(number, "top", "search")
     assert (count, type(count)) == (64, int)
 
 
@@ -25,22 +26,22 @@ def test_a_whole_number_may_be_of_any_type(number):
 )
 def test_anything_else_is_no_whole_number(value):
     with pytest.raises(calculon.SpecError, match=r"^search: top: expected a whole number") as error:
-        inputs.count(value, "top", "search")
+        arguments.count(value, "top", "search")
     assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("value", ["no", 0, 1, None, [True]], ids=repr)
 def test_only_true_and_false_switch(value):
     with pytest.raises(calculon.SpecError, match="mbs_break: expected True or False"):
-        inputs.switch(value, "mbs_break", "search")
-    assert inputs.switch(np.True_, "mbs_break", "search") is True
+        arguments.switch(value, "mbs_break", "search")
+    assert arguments.switch(np.True_, "mbs_break", "search") is True
 
 
 def test_a_long_value_is_cut_in_a_message():
-    assert inputs.found(list(range(100))).startswith("a list [0, 1")
-    assert len(inputs.found(list(range(100)))) < 80
-    assert inputs.found("x" * 58) == f"'{58 * 'x'}'"  # 60 characters with its quotes
-    assert inputs.found("x" * 59) == f"a str '{56 * 'x'}..."
+    assert arguments.described(list(range(100))).startswith("a list [0, 1")
+    assert len(arguments.described(list(range(100)))) < 80
+    assert arguments.described("x" * 58) == f"'{58 * 'x'}'"  # 60 characters with its quotes
+    assert arguments.described("x" * 59) == f"a str '{56 * 'x'}..."
 
 
 @pytest.mark.parametrize("argument", ["model", "execution", "system"])

@@ -127,7 +127,7 @@ def test_either_order_also_by_name():
         ("", False),
     ],
 )
-def test_a_machine_is_recognised(value, system):
+def test_a_machine_is_recognized(value, system):
     assert is_system(value) == system
 
 

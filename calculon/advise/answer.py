@@ -21,7 +21,7 @@ from calculon.declarations.axes import STATED_DEGREES
 from calculon.declarations.execution import Execution
 from calculon.declarations.named_values import CORRECTED
 from calculon.declarations.presets import Preset
-from calculon.declarations.quantised_weights import precisions_of
+from calculon.declarations.quantized_weights import precisions_of
 from calculon.declarations.result_records import QUESTION
 from calculon.declarations.result_selection import PLANS
 from calculon.declarations.spellings.precisions import precision

@@ -11,6 +11,7 @@ from calculon.base.errors import Infeasible, Problem, SpecError
 from calculon.base.frozen import dataclass
 from calculon.campaign.record import Campaign
 from calculon.campaign.run_columns import tokens_of_run
+from calculon.declarations import arguments
 from calculon.declarations.model import Model
 from calculon.declarations.named_values import CORRECTED
 from calculon.declarations.presets import COMMON, Preset, find_preset
@@ -212,7 +213,7 @@ def _counts(given: int | str | Sequence[int], system: System) -> tuple[int, ...]
         counts = processor_counts(given)
     else:
         several = given if isinstance(given, Sequence) else (given,)
-        counts = tuple(dict.fromkeys(inputs.count(one, "num_procs", "plan") for one in several))
+        counts = tuple(dict.fromkeys(arguments.count(one, "num_procs", "plan") for one in several))
     if not 0 < len(counts) <= MAX_COUNTS:
         wanted = f"1 to {MAX_COUNTS} processor counts"
         raise SpecError("plan", Problem("num_procs", wanted, f"{len(counts):,} of them"))

@@ -52,7 +52,7 @@ class Point:
         parts: The parts of it in seconds, by the names of their statistics.
         memory: Bytes that it needs of both tiers.
         over: Bytes by which each tier is too small; 0 where it suffices.
-        mfu, mfu_causal: Model FLOP utilisation, with full and with causal attention; not-a-number in edition ``sc23``.
+        mfu, mfu_causal: Model FLOP utilization, with full and with causal attention; not-a-number in edition ``sc23``.
     """
 
     execution: Mapping[str, Any]

@@ -297,14 +297,14 @@ def _eager(shape: BlockShape) -> Iterator[Layer]:
         flags=Flags(recompute=again, drops_output=drops),
     )
     yield _made_of_latents(scored, scored.activation) if model.latent else scored
-    normalised = softmax(
+    normalized = softmax(
         "AttnBlock_Multihead_SoftMax",
         scores,
         input_grad=input_grad,
         dtype_bytes=dtype_bytes,
         flags=softmax_flags,
     )
-    yield _with_sinks(normalised, shape)
+    yield _with_sinks(normalized, shape)
     if model.dropout:
         yield dropout(
             "AttnBlock_Multihead_DropOut",

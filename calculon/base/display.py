@@ -88,18 +88,18 @@ class Tabular(Displayed):
 
 
 class WithMfu(Tabular, Generic[Shares]):
-    """Result with the model FLOP utilisation of a plan, or of several."""
+    """Result with the model FLOP utilization of a plan, or of several."""
 
     __slots__ = ()
 
     @property
     def mfu(self) -> Shares:
-        """Statistic ``mfu``: model FLOP utilisation with full attention, a share of 1; unknown in edition ``sc23``."""
+        """Statistic ``mfu``: model FLOP utilization with full attention, a share of 1; unknown in edition ``sc23``."""
         return self._statistic("mfu")
 
     @property
     def mfu_causal(self) -> Shares:
-        """Statistic ``mfu_causal``: model FLOP utilisation without masked keys, a share of 1, as ``MFU, causal``."""
+        """Statistic ``mfu_causal``: model FLOP utilization without masked keys, a share of 1, as ``MFU, causal``."""
         return self._statistic("mfu_causal")
 
     def _statistic(self, name: str) -> Shares:

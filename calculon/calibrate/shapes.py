@@ -174,7 +174,7 @@ def _gemm(base: Gemm, classes: Sequence[int], values: Sequence[float]) -> Gemm:
 def _curve(base: Gemm, classes: Sequence[int], shares: Sequence[float]) -> Curve | None:
     """Return the relative rate by alignment.
 
-    A class without rows takes the base's share, limited to the range of its neighbours; without a base it takes the
+    A class without rows takes the base's share, limited to the range of its neighbors; without a base it takes the
     share of the class above, as no loss was measured.
     """
     if not classes:

@@ -126,17 +126,17 @@ def quantiles(
     )
     shape = arguments[0].shape
     rows = [x.ravel() for x in arguments]
-    centre, spread = mean(*rows), np.sqrt(variance(*rows))
-    found = np.tile(centre, (len(shares), 1))
+    center, spread = mean(*rows), np.sqrt(variance(*rows))
+    found = np.tile(center, (len(shares), 1))
     certain = ~np.isfinite(spread) | (spread == 0)
-    lost = centre - _undisturbed(*rows[:3])
+    lost = center - _undisturbed(*rows[:3])
     many = ~certain & (lost**2 >= MANY_LOSSES * spread**2)
-    found[:, many] = _nearly_normal([x[many] for x in rows], centre[many], spread[many], shares)
+    found[:, many] = _nearly_normal([x[many] for x in rows], center[many], spread[many], shares)
     # the slow path: only rows with few losses, in chunks that fit the cache
     few = np.flatnonzero(~certain & ~many)
     for start in range(0, len(few), _ROWS):
         some = few[start : start + _ROWS]
-        found[:, some] = _by_transform([x[some] for x in rows], centre[some], spread[some], shares)
+        found[:, some] = _by_transform([x[some] for x in rows], center[some], spread[some], shares)
     return found.reshape(len(shares), *shape)
 
 
@@ -160,16 +160,16 @@ def _third_cumulant(rows: list[Array]) -> Array:
 
 
 def _nearly_normal(
-    rows: list[Array], centre: Array, spread: Array, shares: tuple[float, ...]
+    rows: list[Array], center: Array, spread: Array, shares: tuple[float, ...]
 ) -> Array:
     """Return quantiles of the normal distribution, corrected for skewness."""
     skewness = _third_cumulant(rows) / spread**3
     z = np.array([[NormalDist().inv_cdf(share)] for share in shares])
-    return centre + spread * (z + skewness * (z * z - 1.0) / 6.0)
+    return center + spread * (z + skewness * (z * z - 1.0) / 6.0)
 
 
 def _by_transform(
-    rows: list[Array], centre: Array, spread: Array, shares: tuple[float, ...]
+    rows: list[Array], center: Array, spread: Array, shares: tuple[float, ...]
 ) -> Array:
     """Return quantiles of the exact distribution of the time lost to failures, on a grid of 512 points.
 
@@ -180,7 +180,7 @@ def _by_transform(
     number, interval, save = _segments(*rows[:3])
     restart, s, failing = rows[3], interval + save, 1.0 / rows[4]
     none = number * s
-    span = (centre - none) + 10.0 * spread + 3.0 * (restart + s)
+    span = (center - none) + 10.0 * spread + 3.0 * (restart + s)
     turns = 2.0 * np.pi * np.arange(1, _GRID // 2 + 1)
     t = 1j * turns / span[:, None]
     z = t + failing[:, None]

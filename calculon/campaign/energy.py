@@ -1,7 +1,7 @@
 """Energy, carbon and water of a run.
 
 A processor draws full power during the share of a step in which it computes layers. In the rest of the step, and while
-the run waits, its ranks poll for messages, which takes more power than idling. Nodes and the data centre add their
+the run waits, its ranks poll for messages, which takes more power than idling. Nodes and the data center add their
 share. All functions broadcast numbers and arrays whose last axis is *execution*.
 """
 
@@ -88,16 +88,16 @@ class PowerDraw:
 
 
 def power_draw(
-    power: Power | None, utilisation: Values = 1.0, *, tdp: float | None = None
+    power: Power | None, utilization: Values = 1.0, *, tdp: float | None = None
 ) -> PowerDraw | None:
     """Return the power draw of processors that run a plan; None if the system states no power.
 
-    If idle and load power were measured, a processor draws ``load`` in the share `utilisation` of a step and ``spin``
+    If idle and load power were measured, a processor draws ``load`` in the share `utilization` of a step and ``spin``
     in the rest. Otherwise its power is a fixed share of the TDP for every plan.
 
     Args:
         power: ``ext.power`` of the system.
-        utilisation: Share of a step in which processors compute layers or the optimizer step, so that an engine or the
+        utilization: Share of a step in which processors compute layers or the optimizer step, so that an engine or the
             memory is busy (statistic ``system_efficiency``); in the rest they wait for each other.
         tdp: TDP in W that the user states; it overrides all power figures of the system.
     """
@@ -116,7 +116,7 @@ def power_draw(
     assumed += _assumed_of_node(power)
     return PowerDraw(
         tdp=power.tdp,
-        stepping=spin + (power.load - spin) * np.asarray(utilisation),
+        stepping=spin + (power.load - spin) * np.asarray(utilization),
         waiting=spin,
         idle=power.idle,
         node=power.overhead,
@@ -164,8 +164,8 @@ class Energy:
         waiting: Processors while the run waits: saves, restarts, nodes in repair.
         spares: Processors of spare nodes.
         nodes: The rest of the nodes: hosts, network cards, fans.
-        facility: The data centre: cooling, losses. 0 if no PUE is given.
-        card: TDP times hours, the convention of model cards: no nodes, no data centre. Not part of the total.
+        facility: The data center: cooling, losses. 0 if no PUE is given.
+        card: TDP times hours, the convention of model cards: no nodes, no data center. Not part of the total.
         power_draw: The power figures with their source.
     """
 
@@ -179,12 +179,12 @@ class Energy:
 
     @property
     def machines(self) -> Array:
-        """Energy of the machines, without the data centre."""
+        """Energy of the machines, without the data center."""
         return self.stepping + self.waiting + self.spares + self.nodes
 
     @property
     def total(self) -> Array:
-        """Energy of machines and data centre."""
+        """Energy of machines and data center."""
         return self.machines + self.facility
 
 
@@ -208,7 +208,7 @@ def energy(
         busy_hours: Hours of steps, including steps that are repeated.
         waiting_hours: Hours of the rest of the run, while the job holds its processors.
         spare_nodes: Spare nodes, idle during the whole run.
-        pue: Energy of the data centre over the energy of its machines.
+        pue: Energy of the data center over the energy of its machines.
     """
     busy, waiting = np.asarray(busy_hours, dtype=float), np.asarray(waiting_hours, dtype=float)
     hours = busy + waiting

@@ -102,20 +102,20 @@ def own_price(
     """Return the cost of an hour of use of a processor to its owner.
 
     Capital is spread over the hours of use in the lifetime of a node:
-    ``(node + network) / (processors · years · 8766 · utilisation)``; upkeep and facility are paid yearly and spread
+    ``(node + network) / (processors · years · 8766 · utilization)``; upkeep and facility are paid yearly and spread
     over the hours of use of a year.
 
     Args:
         own: ``ext.price.own`` of a system; its `processors` take precedence if stated.
         processors: Processors of a node.
         power_kw: Mean power of a processor including its share of the node, in kW.
-        usd_per_kwh, pue: Price of electricity, and energy of the data centre over the energy of its machines.
+        usd_per_kwh, pue: Price of electricity, and energy of the data center over the energy of its machines.
         provisioned_kw: Power per processor for which the building is designed, including the share of the node;
             `power_kw` if absent.
     """
     share = own.processors or processors
     # owners pay for all hours of a year, and spread the cost over the hours of use
-    used = HOURS_PER_YEAR * own.utilisation
+    used = HOURS_PER_YEAR * own.utilization
     node = own.node_usd + own.network_usd
     provisioned = power_kw if provisioned_kw is None else provisioned_kw
     return OwnPrice(
@@ -279,4 +279,4 @@ def contract_year(reserved: Values) -> Values:
 
 def own_year(own: Own, price: OwnPrice) -> Values:
     """Return the yearly cost of an owned processor, without electricity."""
-    return price.fixed * own.utilisation * HOURS_PER_YEAR
+    return price.fixed * own.utilization * HOURS_PER_YEAR

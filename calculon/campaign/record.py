@@ -50,7 +50,7 @@ class Reliability:
         source="assumption; NCCL times out after 600 s by default",
     )
     restart: TimeSpan = declare(
-        "time to schedule, start processes, initialise and warm up, without loading the checkpoint",
+        "time to schedule, start processes, initialize and warm up, without loading the checkpoint",
         unit="s",
         default=TimeSpan(300),
         source="assumption",
@@ -204,7 +204,7 @@ class Fleet:
         default=None,
     )
     pue: float | None = declare(
-        "power usage effectiveness: energy of the data centre over energy of its machines",
+        "power usage effectiveness: energy of the data center over energy of its machines",
         at_least=1,
         default=None,
     )

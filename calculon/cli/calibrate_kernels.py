@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 MEASURED = "systems/measured"
 """Catalog folder of the measured kernel tables."""
 
-_OWN = ("base", "kernels", "processor", "output", "plot", "format")
-"""Arguments that are valid together with ``--kernels``."""
+_OWN = ("base", "kernels", "processor", "output", "plot", "format", "called")
+"""Arguments that are valid together with ``--kernels``, and the name of the called command."""
 
 _COLORS = 48
-"""Palette size of the picture: with thousands of points, full colour would triple the file size."""
+"""Palette size of the picture: with thousands of points, full color would triple the file size."""
 
 
 def percent(key: str, title: str) -> Column:

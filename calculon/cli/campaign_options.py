@@ -46,7 +46,7 @@ OPTIONS = (
         "KIND",
         "price of the system to use: on_demand, reserved, spot, own",
     ),
-    Option("--pue", "fleet.pue", "X", "power usage effectiveness of the data centre (1.2)"),
+    Option("--pue", "fleet.pue", "X", "power usage effectiveness of the data center (1.2)"),
     Option(
         "--carbon",
         "fleet.g_co2_per_kwh",

@@ -25,7 +25,7 @@ from calculon.hardware.collectives.algorithms import ALGORITHMS
 from calculon.hardware.collectives.placement import Group
 from calculon.hardware.system import System
 from calculon.render.chart import Chart
-from calculon.render.document import Block, Section, labelled
+from calculon.render.document import Block, Section, labeled
 from calculon.render.text_tables import EARLY, Column, Table
 from calculon.render.texts import bandwidth, counted
 
@@ -163,7 +163,7 @@ def page(query: CollectiveQuery) -> tuple[Block, ...]:
     }
     return (
         title,
-        Section("", (labelled(figures),)),
+        Section("", (labeled(figures),)),
         _tiers(query, name),
         _algorithms(query, found, name),
     )

@@ -24,7 +24,7 @@ from calculon.documents.charts.validation_chart import Pairs, validation_chart
 from calculon.documents.result_pictures import chart
 from calculon.documents.schedule_passes import passes
 from calculon.documents.served_frontier import frontier_of
-from calculon.documents.waterfalls import labelled_waterfalls
+from calculon.documents.waterfalls import labeled_waterfalls
 from calculon.estimate.estimate import estimate
 from calculon.inputs import Changed, Source, sources_in
 from calculon.render.chart import Chart
@@ -43,7 +43,7 @@ def breakdown(arguments: argparse.Namespace) -> Chart:
 
 def waterfall(arguments: argparse.Namespace) -> Chart:
     """Return the chart of changes from the first result to each other result."""
-    return waterfall_chart.waterfall(labelled_waterfalls(requested_results(arguments)))
+    return waterfall_chart.waterfall(labeled_waterfalls(requested_results(arguments)))
 
 
 def campaign(arguments: argparse.Namespace) -> Chart:

@@ -65,7 +65,7 @@ UNKNOWN = {
         ("--dtype", "--precision", "--fp8"),
         "types of a served model are --set weights_dtype=float8 and kv_dtype=float8 (serve-optimal: --fix)",
     ),
-    **dict.fromkeys(("--lora", "--qlora"), "LoRA is not modelled"),
+    **dict.fromkeys(("--lora", "--qlora"), "LoRA is not modeled"),
     "--lr": "training is not simulated: only its time, memory and cost",
     "--batch-size-per-gpu": "--fix mbs=N sets the sequences of a microbatch",
     "--micro-batch-size": "--fix mbs=N sets the sequences of a microbatch",

@@ -110,7 +110,7 @@ def results_in(path: str, selector: str = "", *, every: bool = False) -> Iterato
 
 
 def _in_document(raw: Mapping[str, Any], path: str, selector: str, every: bool) -> Iterator[Result]:
-    """Yield the single result of ``llm``, or the selected results of ``loe``, labelled with their place."""
+    """Yield the single result of ``llm``, or the selected results of ``loe``, labeled with their place."""
     if "total_time" in raw:
         check_single(selector, path)
         one, known = _result(raw, path), question_in(raw, path)

@@ -28,7 +28,7 @@ from calculon.declarations.files import STDIN, document_suffix
 from calculon.declarations.origin import titled
 from calculon.declarations.result_selection import split
 from calculon.declarations.spellings.plan_pairs import in_blanks, is_plan
-from calculon.documents.compared import labelled
+from calculon.documents.compared import labeled
 from calculon.documents.estimate_record import STATISTICS_OF
 from calculon.documents.estimate_result import result_of
 from calculon.documents.result import Document, Result
@@ -108,7 +108,7 @@ def read_results(
             wanted = "executions to estimate"
             hint = "give APP,EXE,SYS, or for the files of searches --model and --system"
             raise SpecError(option, Problem("", wanted, "files of results only", hint))
-    return labelled(found, several_editions=len(editions) > 1)
+    return labeled(found, several_editions=len(editions) > 1)
 
 
 def _triples(texts: Sequence[str]) -> Sequence[str]:

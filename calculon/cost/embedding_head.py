@@ -32,7 +32,7 @@ from calculon.plan.schedule import Schedule
 
 @record
 class EmbeddingHeadCost:
-    """Cost of embedding and LM head for one microbatch; the last axis of all arrays is that of blocks.
+    """Cost of embedding and LM head for one microbatch; the last axis of all arrays is over blocks.
 
     Attributes:
         modules: Time of MTP modules, a part of the time of the head.
@@ -391,12 +391,12 @@ class EmbeddingHeadTimes:
 
     @cached_property
     def further_axes(self) -> Seconds:
-        """Collectives of further axes, on the link; the first axis is that of parallelism."""
+        """Collectives of further axes of parallelism, on the link; the first array axis is over these."""
         return self._of_axes(lambda end: end.axis_time.sum(axis=1))
 
     @cached_property
     def further_axes_exposed(self) -> Seconds:
-        """Exposed collectives of further axes; the first axis is that of parallelism."""
+        """Exposed collectives of further axes of parallelism; the first array axis is over these."""
         return self._of_axes(lambda end: axes_of_modules(end).sum(axis=1))
 
     @cached_property

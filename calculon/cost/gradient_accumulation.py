@@ -79,5 +79,5 @@ def accumulation_of_batch(
 
 
 def _added_apart(schedule: Schedule) -> Array:
-    """Return whether a separate kernel adds gradients, also in the first microbatch."""
+    """Return true if a separate kernel accumulates gradients, even in the first microbatch."""
     return schedule.columns.grad_sums | ~schedule.columns.grad_fusion

@@ -28,7 +28,7 @@ def on_first(schedule: Schedule, edition: Edition) -> Count:
 
 
 def _of_schedule(schedule: Schedule, held: Count) -> Count:
-    """Return what a stage holds: `held` for 1F1B, else by the stated schedule (:func:`held_microbatches`)."""
+    """Return the microbatches in flight in a stage: `held` for 1F1B, else by :func:`held_microbatches`."""
     name = schedule.choice.pp_schedule
     if name == "1f1b":
         return held

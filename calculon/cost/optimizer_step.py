@@ -33,7 +33,7 @@ from calculon.hardware.system import System
 
 @record
 class OptimizerCost:
-    """The optimizer step of one block; the last axis is that of distinct steps (tensor degree, shards, ...).
+    """The optimizer step of one block; the last axis is over distinct steps (tensor degree, shards, ...).
 
     Attributes:
         step: FLOP, bytes and time of the step.

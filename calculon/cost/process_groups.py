@@ -30,13 +30,13 @@ class ProcessGroup:
     Attributes:
         ranks: Members of a group.
         network: Index of the outermost network between the members.
-        stride: Distance between the global ranks of neighbours in a mesh; None without a mesh.
+        stride: Distance between the global ranks of neighbors in a mesh; None without a mesh.
         fanouts: Inner instances that an instance of each nested network joins in a mesh; None: as many as possible.
         copies: Members hold equal shards: the replicate dimension of HSDP.
         experts: Members are data-parallel replicas of routed experts.
         near: Size of the clusters that a group consists of, in a mesh; ``stride`` is then the distance between
             clusters. None without clusters.
-        near_stride: Distance between the global ranks of neighbours in a cluster.
+        near_stride: Distance between the global ranks of neighbors in a cluster.
     """
 
     ranks: Count
@@ -49,7 +49,7 @@ class ProcessGroup:
     near_stride: Count | None = None
 
     def placed(self, system: System) -> Group:
-        """Return which networks connect the members, and how many members each of them joins."""
+        """Return the networks that connect the members, and the number of members that each connects."""
         ranks = np.asarray(self.ranks, np.int64)
         if self.stride is None:
             return Group.on_network(system, self.network, ranks)
@@ -74,7 +74,7 @@ class ProcessGroup:
         return reduce(np.maximum, (np.where(here, share, 0.0) for share, here in used))
 
     def meets(self, other: "ProcessGroup", system: System) -> Array:
-        """Return whether collectives of both groups use a common network, and so cannot run at full rate together."""
+        """Return true if collectives of both groups use a common network, and so cannot both run at full rate."""
         pairs = zip(self.placed(system).used, other.placed(system).used, strict=True)
         return reduce(np.logical_or, (one & two for one, two in pairs))
 
@@ -230,7 +230,7 @@ def _in_clusters(
 
     Args:
         ranks: Members of a group.
-        apart: Distance between two members, counted in data-parallel ranks: a multiple of a cluster. None: neighbours.
+        apart: Distance between two members, counted in data-parallel ranks: a multiple of a cluster. None: neighbors.
         near: Distance between the members of a cluster, and their number.
     """
     count, fanouts = np.asarray(ranks, np.int64), schedule.fanouts
@@ -271,7 +271,7 @@ def expert_replicas(
 ) -> ProcessGroup:
     """Return process groups of replicas of routed experts, each `apart` places from the next.
 
-    Neighbouring replicas are as far apart as the group of ranks that holds all experts once is wide. If that is the
+    Neighboring replicas are as far apart as the group of ranks that holds all experts once is wide. If that is the
     tensor-parallel group, replicas of experts are the replicas of all other weights.
     """
     if not schedule.choice.meshed:

@@ -1,4 +1,4 @@
-"""Figures that papers quote: tokens per second, utilisation (MFU, HFU), and the times of embedding and LM head."""
+"""Figures that papers quote: tokens per second, utilization (MFU, HFU), and the times of embedding and LM head."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,7 +19,7 @@ from calculon.plan.schedule import Schedule
 def quoted_figures(model: Model, pipeline: PipelineStages, total_time: Seconds) -> Figures:
     """Return the figures of executions whose iterations take `total_time` seconds.
 
-    Source: model FLOP utilisation: Chowdhery et al., *PaLM*, arXiv 2204.02311, section 4.1; hardware FLOP utilisation,
+    Source: model FLOP utilization: Chowdhery et al., *PaLM*, arXiv 2204.02311, section 4.1; hardware FLOP utilization,
     here the mean over stages: Korthikanti et al., arXiv 2205.05198, section 6.3.
     """
     stage, schedule = pipeline.mean, pipeline.schedule

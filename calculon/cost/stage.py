@@ -139,7 +139,7 @@ class Stage:
 
     @cached_property
     def synced(self) -> tuple[SyncedBlock, SyncedEmbeddingHead | None]:
-        """Gradient and parameter bytes that replicas synchronise: of a block, and of embedding and LM head."""
+        """Gradient and parameter bytes that replicas synchronize: of a block, and of embedding and LM head."""
         block, ends = self.block, self.embedding_head
         reduced = block.gradient_message / block.weight
         of_ends = None if ends is None else ends.synced(reduced, self.schedule)

@@ -140,7 +140,7 @@ def tensor_traffic(
     if recomputed is None:
         return without_overlap
     usage = tensor_group(sizes, choice, system).usage(system)
-    # overlapped with the passes of PHASES: the third is that of the weight gradients, not of recomputation
+    # overlapped with the passes of PHASES: the third is the pass of weight gradients, not of recomputation
     overlapped = np.stack([link[0], link[1], edition.gradient_link(link[2], recomputed)])
     tiles, pipelined = sizes.tensor_par, choice.tensor_par_overlap == "pipe"
     if choice.layout.tp_user_buffers:
@@ -277,7 +277,7 @@ def overlap_with_gradients(
     of the `weights`: the times of both have shape (layers, blocks).
 
     Source: Megatron-LM, ``core/tensor_parallel/layers.py``, ``LinearWithGradAccumulationAndAsyncCommunication``: the
-    gather is started before the product of the input's gradient, the reduction before that of the weights' gradient.
+    gather is started before the matmul for the input gradient, the reduction before the one for the weight gradient.
     """
     exposed = traffic.exposed.copy()
     exposed[1] = exposed_time(exposed[1], weights, usage)

@@ -19,7 +19,7 @@ from calculon.declarations.overlay import BASE
 R = TypeVar("R")
 
 MISSING = "nothing (the field is missing)"
-"""What a problem with a required field found."""
+"""Value of :attr:`Problem.found` for a missing required field."""
 
 _MAX_COMPARED = 200
 """Unknown keys of an object that are compared with a missing field, in case one is a misspelling of it."""

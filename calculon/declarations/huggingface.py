@@ -13,7 +13,7 @@ from calculon.declarations.families.family import REGULAR, Family, one_in
 from calculon.declarations.families.latent import INDEXED
 from calculon.declarations.fields import shown
 from calculon.declarations.model import Model
-from calculon.declarations.quantised_weights import KEY, Quantised, quantised_weights
+from calculon.declarations.quantized_weights import KEY, Quantized, quantized_weights
 
 USUAL_LENGTH = 8192
 """Sequence length in tokens of the main phase of pre-training of most current models; longer contexts follow later."""
@@ -92,13 +92,13 @@ def about_of(raw: object) -> dict[str, Any]:
     return found | ({"deployment": dict(types.fields)} if types and types.fields else {})
 
 
-def released_types(raw: object) -> Quantised | None:
+def released_types(raw: object) -> Quantized | None:
     """Return the low-precision weight types of a configuration, which belong to a deployment; None without any."""
     if not isinstance(raw, Mapping):
         return None
     inside = raw.get("text_config")
     parts = (raw, inside if isinstance(inside, Mapping) else {})
-    return next((one for part in parts if (one := quantised_weights(part.get(KEY)))), None)
+    return next((one for part in parts if (one := quantized_weights(part.get(KEY)))), None)
 
 
 def _open(raw: object, file: str) -> tuple[Configuration, Family]:
@@ -153,7 +153,7 @@ def _features(config: Configuration, family: Family) -> Iterator[Problem]:
     """Yield features of a configuration that no model can express, or that its family is not known to have."""
     read = {source.name for source in family.fields.values() if isinstance(source, Key)}
     for key, feature in INEXPRESSIBLE.items():
-        if key == KEY and quantised_weights(config.get(key)) is not None:
+        if key == KEY and quantized_weights(config.get(key)) is not None:
             continue  # the type of served weights: reported as fields of a deployment
         if config.get(key) and key not in {*read, *family.reads}:
             wanted = f"a model without {feature}"

@@ -58,7 +58,7 @@ OF_SOFTMAX = (
 
 _NOT_LINEAR = {
     "causal": "its state holds only earlier tokens",
-    "kv_lora_rank": "latent attention in the other blocks is not modelled",
+    "kv_lora_rank": "latent attention in the other blocks is not modeled",
     "parallel_attention": "it shares no product with the MLP",
 }
 """Fields that linear attention cannot be combined with, and the reason."""
@@ -67,7 +67,7 @@ _NOT_IN_PARTS = {
     "full_attention_every": "it defines the kind of each block",
     "first_k_dense": "it defines the kind of each block",
     "moe_layer_freq": "it defines the kind of each block",
-    "kv_lora_rank": "latents in parts of blocks are not modelled",
+    "kv_lora_rank": "latents in parts of blocks are not modeled",
     "norms": "each part has one norm",
     "parallel_attention": "its parts run one after the other",
     "part": "it defines the part of each block",

@@ -15,7 +15,7 @@ _PLANS = ("execution", "best.execution", "main.estimate.execution")
 
 
 def attribute_hint(result: object, name: str) -> str:
-    """Return how to read what a missing attribute of a result probably means; empty if nothing is similar."""
+    """Return a hint at the attribute of a result that a misspelled name probably means; empty if none is similar."""
     attributes = {one: f".{one}" for one in dir(result) if not one.startswith("_")}
     held = dict(_held(result))
     meant = STATISTICS.get(name, field_name(name))

@@ -25,7 +25,7 @@ LATENT_WIDTHS = ("qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
 
 _NOT_LATENT = {
     "kv_heads": "every query head has its own key and value",
-    "qk_norm": "the latents are normalised",
+    "qk_norm": "the latents are normalized",
     "rotary": "qk_rope_head_dim states the width with rotary positions",
     "qkv_bias": "no projection to or from a latent has a bias",
     "parallel_attention": "the MLP cannot share a product with projections of latents",
@@ -80,7 +80,7 @@ class Model(Displayed):
         default="gelu",
     )
     norm: str = declare(
-        "normalisation: with gain and bias, without bias, without either, or RMS with gain",
+        "normalization: with gain and bias, without bias, without either, or RMS with gain",
         choices=("layernorm", "layernorm_no_bias", "layernorm_plain", "rmsnorm"),
         default="layernorm",
     )
@@ -127,7 +127,7 @@ class Model(Displayed):
     mlp_bias: bool = declare("the products of the MLP have a bias", default=False)
     head_bias: bool = declare("the output head has a bias", default=False)
     parallel_attention: bool = declare(
-        "attention and MLP read the same normalised input, and are reduced together", default=False
+        "attention and MLP read the same normalized input, and are reduced together", default=False
     )
     dropout: bool = declare("dropout after attention, MLP and softmax", default=True)
     rotary: float = declare(

@@ -460,7 +460,7 @@ def usual_preset(
         asked: Requested execution fields. Their ``num_procs``, or else the product of their degrees, decides: below
             :data:`FEW` the preset is :data:`ON_FEW`, if it supports all requested fields.
         options: Further requested fields; each mapping is checked separately.
-        model: The model to run. :data:`ON_FEW` recomputes operators of a block by default, which is not modelled for
+        model: The model to run. :data:`ON_FEW` recomputes operators of a block by default, which is not modeled for
             experts and for blocks that are not an attention and then an MLP.
 
     >>> [usual_preset("NVIDIA Hopper", {"num_procs": count}) for count in (8, 64)]
@@ -474,8 +474,8 @@ def usual_preset(
         return COMMON
     few = find_preset(ON_FEW)
     # Otherwise the limits of ON_FEW would refuse the operators that it recomputes by default.
-    modelled = model is None or (model.recomputes_operators and not model.mixes)
-    is_few = modelled and 0 < _processors(asked) < FEW
+    modeled = model is None or (model.recomputes_operators and not model.mixes)
+    is_few = modeled and 0 < _processors(asked) < FEW
     return ON_FEW if is_few and all(map(few.runs, (asked, *options))) else FRAMEWORK
 
 

@@ -163,7 +163,7 @@ class LayoutChoice(_Members):
 
     @property
     def flash(self) -> bool:
-        """True for FlashAttention: one fused kernel that does not materialise the score matrix."""
+        """True for FlashAttention: one fused kernel that does not materialize the score matrix."""
         return self.attn_impl == "flash"
 
 

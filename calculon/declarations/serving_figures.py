@@ -105,7 +105,7 @@ class ServingFigures:
         "context at which a decode pass reads as many bytes of KV cache as of weights",
         nullable=True,
     )
-    utilisation: Fraction = stat("request rate over the largest possible one")
+    utilization: Fraction = stat("request rate over the largest possible one")
     prefill_share: Fraction = stat("share of the time spent on prefill")
     queue_time: Seconds = stat("mean wait before prefill")
     prefill_time: Seconds = stat("prefill of a request on an idle replica")
@@ -113,7 +113,7 @@ class ServingFigures:
         "time to transfer the KV cache of a prompt to the decode processors, beyond its prefill"
     )
     prefill_busy: Fraction = stat(
-        "utilisation of prefill-only processors, if there are any",
+        "utilization of prefill-only processors, if there are any",
         nullable=True,
     )
     decode_busy: Fraction = stat(

@@ -245,7 +245,7 @@ class Capacity:
 
 @record
 class Efficiency:
-    """Utilisation of the machine."""
+    """Utilization of the machine."""
 
     SOURCE: ClassVar = "5.10"
 
@@ -300,14 +300,14 @@ class Figures:
         "model arithmetic per second and processor (full attention)"
     )
     mfu: Fraction = stat(
-        "model FLOP utilisation: model arithmetic (full attention) over the matrix engine's peak in the type of "
+        "model FLOP utilization: model arithmetic (full attention) over the matrix engine's peak in the type of "
         "products"
     )
     mfu_causal: Fraction = stat(
-        "model FLOP utilisation with only the keys that a token attends to (causal, windows)"
+        "model FLOP utilization with only the keys that a token attends to (causal, windows)"
     )
     hfu: Fraction = stat(
-        "hardware FLOP utilisation: matrix arithmetic executed, including recomputation, over the peak"
+        "hardware FLOP utilization: matrix arithmetic executed, including recomputation, over the peak"
     )
     act_bytes_per_token: Bytes = stat(
         "activations that a block stores per token on one processor",
@@ -384,7 +384,7 @@ class MemoryRisk:
 
 
 MFU = ("mfu", "mfu_causal")
-"""Model FLOP utilisation with full and with causal attention."""
+"""Model FLOP utilization with full and with causal attention."""
 
 
 def mfu_name(execution: Mapping[str, Any]) -> str:

@@ -27,7 +27,7 @@ _TENSORS = "Memory is the sum of tensors: weights, gradients, optimizer state, a
 _MEMORY = (
     f"{_TENSORS} The framework, communication buffers and allocator fragmentation are not included."
 )
-_FAILURES = "Failures, stragglers, restarts and jitter are not modelled."
+_FAILURES = "Failures, stragglers, restarts and jitter are not modeled."
 _CURVES = (
     "The speed of operations follows the efficiency curves of the system file; the notes on the systems say if "
     "these are measured or vendor figures."
@@ -61,7 +61,7 @@ ASSUMPTIONS = {
         "count with the sum of their squared lengths (packed_percent), and all ranks wait for the slowest "
         "(pack_imbalance_percent).",
         "8-bit and 4-bit recipes convert operands in separate passes, unless the previous kernel does so. "
-        "Utilization is relative to the peak of the recipe's type. Effects of fewer bits on the loss are not modelled.",
+        "Utilization is relative to the peak of the recipe's type. Effects of fewer bits on the loss are not modeled.",
         "Not included in time or memory: data loading, evaluation, writing checkpoints, and the gaps between kernels.",
         "MFU is the matrix arithmetic of the model over the peak of the matrix engine: without recomputation, with LM "
         "head and full attention (arXiv 2204.02311, appendix B), within each document if sequences are packed. "

@@ -40,7 +40,7 @@ from calculon.render.document import (
     Styled,
     bold,
     dim,
-    labelled,
+    labeled,
 )
 from calculon.render.text_tables import Column, Table
 from calculon.render.texts import counted, level_text, percent
@@ -74,7 +74,7 @@ _MAX_PARTS = 8
 """Number of parts up to which each has a row."""
 
 _SHORT = 0.02
-"""Share of the time below which neighbouring parts share a row."""
+"""Share of the time below which neighboring parts share a row."""
 
 _HARDLY = 1e-3
 """Share of the days below which a spread is negligible."""
@@ -132,7 +132,7 @@ class _CampaignPage:
         asked, loss = self.data["question"], self.run.expected_loss
         steps = counted(round(sum(part.steps for part in self.run.parts)), "step")
         each = f"{loss['tokens_per_parameter']:,.3g} for each parameter"
-        return labelled(
+        return labeled(
             {
                 "campaign": str(asked["campaign"].get("about") or ""),
                 "framework": stated_name(asked["preset"]),

@@ -8,7 +8,7 @@ from calculon.documents.campaign_words import DAY, events, interval_words, span
 from calculon.documents.run_defaults import defaults_table
 from calculon.render.bars import Bar, Share
 from calculon.render.digits import Digits
-from calculon.render.document import Grid, Section, dim, labelled
+from calculon.render.document import Grid, Section, dim, labeled
 from calculon.render.texts import counted, percent
 
 Data = Mapping[str, Any]
@@ -24,7 +24,7 @@ USES = {
     "repeated": ("steps repeated", "vermilion"),
     "slowed": ("slow nodes", "green"),
 }
-"""Labels and colours of the uses of a run's days (:class:`~calculon.declarations.run_figures.DaysByUse`)."""
+"""Labels and colors of the uses of a run's days (:class:`~calculon.declarations.run_figures.DaysByUse`)."""
 
 _ENERGY = {
     "stepping": "processors, training",
@@ -78,7 +78,7 @@ def failures_section(run: Data, parameters: float) -> Section:
         f"{events(nodes['in_repair'])} in repair on average, at most {nodes['spares_enough']:,} for 99.9 % of the time"
     )
     warnings = map(dim, run["warnings"])
-    return Section("Failures", (labelled(rows), *warnings), said, opened=True)
+    return Section("Failures", (labeled(rows), *warnings), said, opened=True)
 
 
 def _save(run: Data) -> str:
@@ -156,7 +156,7 @@ def energy_section(energy: Data, digits: Digits) -> Section:
     ]
     pue, facility = energy["pue"], energy["facility"]
     said = "without a PUE: --pue 1.2" if pue is None else f"PUE {pue:g}"
-    rows.append(("data centre", f"{digits.rate(facility)} MWh" if facility else "-", said))
+    rows.append(("data center", f"{digits.rate(facility)} MWh" if facility else "-", said))
     card = "TDP x hours, the convention of model cards"
     rows.append(("model card", f"{digits.rate(energy['model_card'])} MWh", card))
     if (carbon := energy["carbon"]) is not None:
@@ -178,7 +178,7 @@ def elasticities_section(largest: Mapping[str, Sequence[Data]]) -> Section:
         )
         for name, rows in largest.items()
     }
-    return Section("Largest elasticities", (labelled(texts),), remark)
+    return Section("Largest elasticities", (labeled(texts),), remark)
 
 
 def assumed_section(rows: Sequence[Data], *, every: bool) -> Section:

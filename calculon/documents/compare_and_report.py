@@ -4,9 +4,9 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, overload
 
-from calculon import inputs
 from calculon.base.errors import Problem, SpecError
 from calculon.campaign.read import CampaignSource, read_campaign
+from calculon.declarations import arguments
 from calculon.declarations.files import check_output
 from calculon.documents.compared import compared
 from calculon.documents.comparison import Comparison
@@ -63,7 +63,7 @@ def _deployments(call: str, given: Sequence[Any], named: Mapping[str, Any]) -> l
     for label, one in pairs:
         if not isinstance(one, Served):
             wanted = "a Served, like the others"
-            raise SpecError(call, Problem(label, wanted, inputs.kind(one)))
+            raise SpecError(call, Problem(label, wanted, arguments.kind(one)))
     return [served_result(label, one) for label, one in pairs]
 
 

@@ -65,15 +65,15 @@ def orders_of(results: Sequence[Result]) -> dict[int, dict[str, Any]]:
     return {i: order.to_dict() for i, order in zip(alike, found[1:], strict=True)}
 
 
-def labelled(found: Sequence[Result], *, several_editions: bool = False) -> list[Result]:
-    """Give each result a name: its own label, or else the parts that distinguish it from other unlabelled results.
+def labeled(found: Sequence[Result], *, several_editions: bool = False) -> list[Result]:
+    """Give each result a name: its own label, or else the parts that distinguish it from other unlabeled results.
 
     Args:
         found: The results.
         several_editions: The last part of each is its edition, because each was requested in several editions.
     """
     unnamed = [one.parts for one in found if not one.label]
-    mixed = len(unnamed) < len(found)  # next to labelled results, an edition alone is unclear
+    mixed = len(unnamed) < len(found)  # next to labeled results, an edition alone is unclear
     shared = set() if several_editions and mixed else _shared(unnamed)
     named = []
     for one in found:

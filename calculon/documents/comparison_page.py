@@ -13,7 +13,7 @@ from calculon.documents.serving_page import PASSES
 from calculon.documents.settings_section import settings_section
 from calculon.documents.waterfall_section import digits_of_differences, waterfall_section
 from calculon.render.digits import Digits
-from calculon.render.document import Document, Section, labelled
+from calculon.render.document import Document, Section, labeled
 from calculon.render.text_tables import EARLY, Column, Table
 from calculon.render.texts import counted
 
@@ -49,7 +49,7 @@ def comparison_page(
         parts = [*_inputs(comparison), *_sums(comparison), *_ways(comparison)]
         parts += [_statistics(comparison, everything=everything, most=most)] * statistics
     named = dict(zip(comparison.letters, comparison.names, strict=True))
-    return Document("", lead=(labelled(named),), parts=tuple(parts))
+    return Document("", lead=(labeled(named),), parts=tuple(parts))
 
 
 def _inputs(comparison: Compared) -> Iterator[Section]:

@@ -24,7 +24,7 @@ _ERROR = 0.04
 
 
 def remarks(belief: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield labelled reasons why a prediction is less certain than its interval says."""
+    """Yield labeled reasons why a prediction is less certain than its interval says."""
     if belief["remark"]:
         yield ABOVE, belief["remark"]
     if belief["outside"]:

@@ -7,7 +7,7 @@ from calculon.base.units import scaled
 from calculon.declarations.axes import AXIS
 from calculon.documents.result import Result, seq_length
 from calculon.render.digits import Digits
-from calculon.render.document import Block, Grid, Section, dim, headed, labelled
+from calculon.render.document import Block, Grid, Section, dim, headed, labeled
 from calculon.render.texts import counted
 
 Exchange = Mapping[str, Any]
@@ -22,7 +22,7 @@ _WAYS = {
     "p2p": "ring (p2p): keys and values are passed around",
     "all_gather": "all-gather: every processor gathers the keys and values of whole sequences",
     "a2a": "all-to-all over heads (a2a): every processor has whole sequences for its share of the heads",
-    "a2a_p2p": "all-to-all over heads among {} neighbours, and a ring between these groups (a2a_p2p)",
+    "a2a_p2p": "all-to-all over heads among {} neighbors, and a ring between these groups (a2a_p2p)",
 }
 _LINEAR = "all-to-all over heads"
 """Exchange of the states of linear attention."""
@@ -63,7 +63,7 @@ def context_section(result: Result, *, table: bool = True) -> Section | None:
         return None
     length = seq_length(result.inputs, result.execution)
     part = length // result.execution[AXIS["cp"].degree]
-    blocks: list[Block] = [labelled(lines)]
+    blocks: list[Block] = [labeled(lines)]
     if table and exchange["sent"]:
         counts = {row["blocks"] for row in exchange["sent"]}
         block = f"one of {counted(counts.pop(), 'block')}" if len(counts) == 1 else "one block"

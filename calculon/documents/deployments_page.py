@@ -18,7 +18,7 @@ from calculon.documents.serving_page import (
 )
 from calculon.estimate.served_errors import short_basis
 from calculon.render.digits import Digits
-from calculon.render.document import Block, Document, Section, dim, labelled
+from calculon.render.document import Block, Document, Section, dim, labeled
 from calculon.render.frontier import Frontier
 from calculon.render.text_tables import EARLY, Column, Table
 from calculon.render.texts import counted, quantity
@@ -90,7 +90,7 @@ class _DeploymentsPage:
         title = f"Deployments of {space.model.name} on {procs} x {space.system.name}"
         parts = self._best() if self.winners else ()
         machine = machine_of(space.system)
-        return titled(title, "", machine, lead=(labelled(self._question()),), parts=parts)
+        return titled(title, "", machine, lead=(labeled(self._question()),), parts=parts)
 
     def _question(self) -> dict[str, str]:
         space, counts = self.space, self.found.counts

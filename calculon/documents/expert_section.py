@@ -8,7 +8,7 @@ from calculon.declarations.plan_words import expert_replicas, expert_width
 from calculon.documents.result import Result
 from calculon.render.bars import Bar, Share
 from calculon.render.digits import Digits
-from calculon.render.document import Block, Cell, Grid, Legend, Section, bold, dim, headed, labelled
+from calculon.render.document import Block, Cell, Grid, Legend, Section, bold, dim, headed, labeled
 from calculon.render.texts import counted
 
 FEW_ROWS = 256
@@ -72,7 +72,7 @@ def experts_section(result: Result, *, table: bool = False) -> Section | None:
     elif parts:
         lines["time"] = _shares(parts, result.digits)
     remark = f"{held:,} of {experts:,} on each processor"
-    return Section("Experts", (labelled(lines), *blocks), remark)
+    return Section("Experts", (labeled(lines), *blocks), remark)
 
 
 def experts_table(parts: Parts, digits: Digits) -> Grid:
@@ -86,7 +86,7 @@ def experts_table(parts: Parts, digits: Digits) -> Grid:
             Share(one["computing"] / longest, "blue"),
             Share(one["sending"] / longest, "vermilion", solid=False),
         )
-        # Computation is solid and communication hatched, for readers who cannot see colours.
+        # Computation is solid and communication hatched, for readers who cannot see colors.
         rows.append((one["part"], *_texts(one, whole, digits), Bar(pieces)))
     sums = {name: sum(one[name] for one in parts) for name in ("computing", "sending")}
     rows.append((*map(bold, ("together", *_texts(sums, whole, digits))),))

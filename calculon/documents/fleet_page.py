@@ -14,7 +14,7 @@ from calculon.documents.confidence import TIGHT, risk_words, with_risk
 from calculon.documents.page_title import titled
 from calculon.documents.run_defaults import defaults_section, price_words, run_rows
 from calculon.render.digits import Digits
-from calculon.render.document import Block, Document, Grid, Section, bold, dim, labelled
+from calculon.render.document import Block, Document, Grid, Section, bold, dim, labeled
 from calculon.render.text_tables import Column, Table
 from calculon.render.texts import counted
 
@@ -79,7 +79,7 @@ class _FleetPage:
             f"Fleets for {stated_name(self.asked['model'])}: {systems}",
             f"edition {self.asked['edition']}",
             *self.asked["systems"],
-            lead=(labelled(self._question()),),
+            lead=(labeled(self._question()),),
             parts=filter(None, parts),
         )
 
@@ -263,7 +263,7 @@ class _FleetPage:
         )
         blocks: list[Block] = [Table(columns, rows)]
         if self.answer["pue"] is None and any(one.get("mwh") is not None for one in self.points):
-            said = "MWh of the machines only (PUE 1); --pue 1.2 adds cooling and losses of the data centre."
+            said = "MWh of the machines only (PUE 1); --pue 1.2 adds cooling and losses of the data center."
             blocks.append(dim(said))
         remark = "options: --price, --price-kind, --pue, --carbon"
         return Section("Prices and power", tuple(blocks), remark)

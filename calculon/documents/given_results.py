@@ -4,12 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from calculon import inputs
 from calculon.advise.answer import Answer
 from calculon.base.errors import Infeasible, Problem, SpecError
+from calculon.declarations import arguments
 from calculon.declarations.origin import titled
 from calculon.declarations.statistics import BOUNDS, LEVEL
-from calculon.documents.compared import labelled
+from calculon.documents.compared import labeled
 from calculon.documents.estimate_result import result_of
 from calculon.documents.result import ENDS, Document, Result
 from calculon.documents.waterfalls import Estimated
@@ -36,7 +36,7 @@ def results_of(call: str, given: Sequence[Any], named: Mapping[str, Any]) -> lis
     editions = {result.edition for result in found}
     several = len(editions) > 1
     parts = [(*one.parts, *((f"edition {one.edition}",) if several else ())) for one in found]
-    return labelled([replace(one, parts=own) for one, own in zip(found, parts, strict=True)])
+    return labeled([replace(one, parts=own) for one, own in zip(found, parts, strict=True)])
 
 
 def _results(call: str, label: str, one: Any) -> Iterator[Result]:
@@ -57,7 +57,7 @@ def _results(call: str, label: str, one: Any) -> Iterator[Result]:
     else:
         wanted = "an Estimate, a SearchResult or an Answer"
         hint = "pass several as separate arguments" if isinstance(one, (list, tuple)) else ""
-        raise SpecError(call, Problem(label, wanted, inputs.kind(one), hint))
+        raise SpecError(call, Problem(label, wanted, arguments.kind(one), hint))
 
 
 def _result(one: Estimate, label: str) -> Result:

@@ -10,7 +10,7 @@ from calculon.campaign.scaling_laws import COUNTED
 from calculon.documents.campaign_sections import assumed_section
 from calculon.documents.campaign_words import interval_words, tokens_words
 from calculon.documents.page_title import machine_of, titled
-from calculon.render.document import Block, Document, Grid, Section, dim, labelled
+from calculon.render.document import Block, Document, Grid, Section, dim, labeled
 from calculon.render.text_tables import Column, Table
 from calculon.render.texts import percent
 
@@ -24,7 +24,7 @@ def largest_model_page(answer: LargestModel, *, every: bool = False) -> Document
         f"Largest model on {procs} in {answer.days:,.3g} days",
         "",
         machine_of(answer.system),
-        lead=(labelled(dict(_rate(answer))),),
+        lead=(labeled(dict(_rate(answer))),),
         parts=(
             _optima(answer),
             _nearest(answer),

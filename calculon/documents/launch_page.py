@@ -10,7 +10,7 @@ from calculon.base.units import scaled
 from calculon.declarations.plan_words import plan_words
 from calculon.launch.dialect import Launch, Setting
 from calculon.launch.engines.engine_files import CHECKPOINT
-from calculon.render.document import Block, Document, Grid, Names, Section, dim, labelled
+from calculon.render.document import Block, Document, Grid, Names, Section, dim, labeled
 from calculon.render.texts import counted
 
 _LONGEST = 200  # characters per text: longer ones are data, not settings
@@ -24,7 +24,7 @@ def launch_page(launch: Launch, file: str = "") -> Document:
     told = f", {counted(processors, 'processor')}" if isinstance(processors, int) else ""
     title = f"{launch.dialect.title}{told}"
     summary = _served(launch) if launch.deployment else _summary(launch, file or title)
-    lead = labelled({label: _cut(text) for label, text in summary.items()})
+    lead = labeled({label: _cut(text) for label, text in summary.items()})
     notes = (_cut(f"Note: {note}") for note in launch.notes)
     lost = [(_words(setting), effect) for setting, effect in launch.not_modelled]
     unknown, unresolved = (
@@ -32,7 +32,7 @@ def launch_page(launch: Launch, file: str = "") -> Document:
         for settings in (launch.unknown, launch.unresolved)
     )
     parts = (
-        *_listed("Not modelled, though it changes the result", lost),
+        *_listed("Not modeled, though it changes the result", lost),
         *_listed("Unknown, and may change the result", unknown),
         *_listed("Unresolved: the value is not in the file", unresolved),
         *_joined("Read", [_words(setting) for setting in launch.used]),

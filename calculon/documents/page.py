@@ -33,7 +33,7 @@ from calculon.render.document import (
     Swatches,
     bold,
     dim,
-    labelled,
+    labeled,
 )
 from calculon.render.texts import bandwidth, level_text
 
@@ -100,7 +100,7 @@ def estimate_page(result: Result) -> Document:
         SideBySide(tuple(tuple(filter(None, column)) for column in columns), SIDE_BY_SIDE),
         *(layers_section(layers, training=training) for layers in by_kind(result.layers or ())),
     )
-    lead = (labelled(setup_texts(result)),)
+    lead = (labeled(setup_texts(result)),)
     terms = f"edition {result.terms}"
     return titled(result.title, terms, machine, lead=lead, parts=filter(None, parts))
 
@@ -108,7 +108,7 @@ def estimate_page(result: Result) -> Document:
 def short_estimate_page(result: Result) -> Document:
     """Return the page of a result of edition ``corrected`` in about 20 lines."""
     texts = setup_texts(result)
-    lead = labelled({name: texts[name] for name in ("split", "batch")})
+    lead = labeled({name: texts[name] for name in ("split", "batch")})
     basis = short_basis(str((result.belief or {})["basis"]))
     said = (f"{label}: {text}" for label, text in remarks(result.belief or {}))
     # The short page keeps only the two warnings that change decisions.
@@ -235,7 +235,7 @@ def _memory_rows(kinds: Mapping[str, float], there: float, digits: Digits) -> It
     total = map(bold, row("in use", used))
     if there:
         share = used / there
-        bar = Bar((Share(share, "green"), Share(1 - share, "grey", solid=False)))
+        bar = Bar((Share(share, "green"), Share(1 - share, "gray", solid=False)))
         yield *total, bar
     else:
         yield (*total,)
@@ -282,7 +282,7 @@ def traffic_section(result: Result) -> Section:
     for words, network, link, out in several:
         # Exposed time may exceed the time on the link, for example by waiting.
         hidden = max(0.0, link - out)
-        pieces = Share(out / longest, "vermilion"), Share(hidden / longest, "grey", solid=False)
+        pieces = Share(out / longest, "vermilion"), Share(hidden / longest, "gray", solid=False)
         texts = digits.seconds([link, out], longest if digits.spread else total)
         rows.append((words, dim(network), *texts, Bar(pieces)))
     share = digits.share(sum(exposed) / total)

@@ -45,7 +45,7 @@ from calculon.documents.setup import Row, interval_heads, speed_rows
 from calculon.documents.stage_table import stages_section
 from calculon.documents.waterfall_section import digits_of_differences, waterfall_section
 from calculon.render.digits import Digits
-from calculon.render.document import Block, Document, Grid, Line, Section, bold, dim, labelled
+from calculon.render.document import Block, Document, Grid, Line, Section, bold, dim, labeled
 from calculon.render.text_tables import Column, Table
 from calculon.render.texts import counted, gibibytes, token_count
 from calculon.search.override_checks import COMMAND_LINE
@@ -95,7 +95,7 @@ class _PlanPage:
             self._title(),
             f"edition {self.asked['edition']}",
             self.asked["system"],
-            lead=(labelled(self._question()),),
+            lead=(labeled(self._question()),),
             parts=filter(None, self._parts()),
         )
 

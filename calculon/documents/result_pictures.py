@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def _labelled(one: Estimate, label: str = "") -> Result:
+def _labeled(one: Estimate, label: str = "") -> Result:
     """Convert an estimate into a result named after its execution, if that has a name."""
     known = one.origin
     plan = titled(known.name, known.changes) if known else ""
@@ -57,7 +57,7 @@ def _plans(one: Answer) -> Chart:
     """Return the parts of the best plan, after the parts of the user's plan."""
     mine = one.mine.estimate if one.mine is not None else None
     found = {"mine": mine, "best": one.best}
-    shown = [_labelled(plan, name) for name, plan in found.items() if plan is not None]
+    shown = [_labeled(plan, name) for name, plan in found.items() if plan is not None]
     if not shown:
         raise Infeasible("nothing", "no plan fits, so there is nothing to draw")
     return breakdown(shown)
@@ -101,7 +101,7 @@ Maker = Callable[..., Chart | None]
 
 _KINDS: dict[type, dict[str, Maker]] = {
     Estimate: {
-        "breakdown": lambda one: breakdown([_labelled(one)]),
+        "breakdown": lambda one: breakdown([_labeled(one)]),
         "schedule": _schedule,
     },
     Answer: {

@@ -133,7 +133,7 @@ def _roofs(passes: Sequence[OperatorPass]) -> list[Line]:
             name=name,
             x=x,
             y=[rate / TERA for rate in y],
-            color="grey",
+            color="gray",
             width=2,
             dash=_DASHES[number % len(_DASHES)],
         )

@@ -17,7 +17,7 @@ from calculon.documents.confidence import risk_words
 from calculon.documents.page_title import machine_of, titled
 from calculon.render.bars import TwoSided
 from calculon.render.digits import WITHOUT_INTERVAL, Digits
-from calculon.render.document import Block, Document, Grid, Line, Section, Styled, dim, labelled
+from calculon.render.document import Block, Document, Grid, Line, Section, Styled, dim, labeled
 from calculon.render.fitted_grid import aligned
 from calculon.render.text_tables import Column, Table
 from calculon.render.texts import counted, edition_and_preset
@@ -155,7 +155,7 @@ class _SensitivityPage:
             f"Sensitivity of {found.model.name} on {found.execution.num_procs:,} x {found.system.name}",
             f"edition {edition_and_preset(terms)}",
             machine_of(found.system),
-            lead=(labelled(said),),
+            lead=(labeled(said),),
             parts=self._sections(),
         )
 

@@ -22,7 +22,7 @@ from calculon.render.document import (
     Styled,
     bold,
     dim,
-    labelled,
+    labeled,
 )
 from calculon.render.text_tables import Column, Table
 from calculon.render.texts import counted, gibibytes, percent
@@ -107,7 +107,7 @@ class _ServingPage:
         )
         title = f"{served.model} served by {procs:,} x {served.system}"
         machine = {**served.provenance, "note": note}
-        return titled(title, "", machine, lead=(labelled(question),), parts=parts)
+        return titled(title, "", machine, lead=(labeled(question),), parts=parts)
 
     def _chosen(self) -> str:
         """Return the search that found the deployment; empty for a stated one."""
@@ -294,7 +294,7 @@ class _ServingPage:
             ("whole request", duration_of(f["request_latency"])),
             *self._energy(),
         )
-        remark = f"{percent(f['utilisation'])} of capacity"
+        remark = f"{percent(f['utilization'])} of capacity"
         return Section("Load", (Grid(("left", "right"), rows),), remark, opened=True)
 
     def _energy(self) -> Iterator[tuple[str, str]]:

@@ -112,7 +112,7 @@ def stage_time(stage: Stage) -> float:
 
 
 def _alike(stages: Sequence[Stage]) -> list[list[Stage]]:
-    """Group neighbouring stages with equal times; the first and the last stage remain separate."""
+    """Group neighboring stages with equal times; the first and the last stage remain separate."""
 
     def key(stage: Stage) -> tuple[Any, ...]:
         # Embedding and head make the outer stages special, even with equal times.

@@ -46,7 +46,7 @@ def waterfall_of(mine: Result, best: Result) -> dict[str, Any] | None:
         return None
 
 
-def labelled_waterfalls(results: Sequence[Result]) -> "list[WaterfallData]":
+def labeled_waterfalls(results: Sequence[Result]) -> "list[WaterfallData]":
     """Return the waterfalls of ``calculon plot waterfall``: from the first result to each of the others.
 
     Raises:
@@ -70,10 +70,10 @@ def labelled_waterfalls(results: Sequence[Result]) -> "list[WaterfallData]":
         if not text["steps"]:
             wanted = f"another plan than {mine.label}"
             raise SpecError(best.label, Problem("", wanted, "the same plan"))
-    return [labelled_waterfall(mine, best, text) for best, text in pairs]
+    return [labeled_waterfall(mine, best, text) for best, text in pairs]
 
 
-def labelled_waterfall(mine: Result, best: Result, data: dict[str, Any]) -> "WaterfallData":
+def labeled_waterfall(mine: Result, best: Result, data: dict[str, Any]) -> "WaterfallData":
     """Add the labels of its chart to a waterfall between two results."""
     from calculon.documents.charts.waterfall_chart import WaterfallData
     from calculon.documents.waterfall_section import digits_of_differences
@@ -140,7 +140,7 @@ def drawn(results: Sequence[Result]) -> list[Section]:
 
     result = []
     for best, text in comparable(results):
-        data = labelled_waterfall(results[0], best, text)
+        data = labeled_waterfall(results[0], best, text)
         section = waterfall_section(text, data.digits, data.names)
         picture = Picture(waterfall([data]), section.title)
         result.append(replace(section, blocks=(picture, *section.blocks)))

@@ -261,7 +261,7 @@ def _section(title: str, remark: str, *blocks: Block) -> Section:
 
 
 def _alike(stages: Sequence[StageNeed], tier: int) -> list[list[StageNeed]]:
-    """Group neighbouring stages with equal memory; largest memory first."""
+    """Group neighboring stages with equal memory; largest memory first."""
     groups = [list(group) for _, group in groupby(stages, lambda one: one.needed[tier - 1])]
     return sorted(groups, key=lambda group: -group[0].needed[tier - 1])
 

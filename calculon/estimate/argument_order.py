@@ -1,6 +1,6 @@
 """Order of the arguments of public functions: MODEL, then PLAN or PROCS, then SYSTEM.
 
-The machine may also come before the plan or the number of processors: a machine is recognised as one.
+The machine may also come before the plan or the number of processors: a machine is recognized as one.
 """
 
 import inspect
@@ -59,7 +59,7 @@ def in_order(
 
 
 def is_system(value: object) -> bool:
-    """Return whether an argument is a machine: a record, a name of the catalog, a file or its fields; or several.
+    """Return true if an argument is a machine (a record, a name of the catalog, a file or its fields) or several.
 
     >>> is_system("h100"), is_system("h100, h200"), is_system({"networks": []}), is_system("64"), is_system("tp=4")
     (True, True, True, False, False)

@@ -12,6 +12,7 @@ from calculon.base.display import WithMfu, columns_of, draw_result
 from calculon.base.frozen import dataclass
 from calculon.base.records import only_values
 from calculon.base.units import GIB, between, duration, known, significant
+from calculon.declarations import arguments
 from calculon.declarations.axes import AXES, PUBLISHED_AXES
 from calculon.declarations.decode import SpecWarning
 from calculon.declarations.execution import Execution
@@ -336,7 +337,7 @@ def estimate(
 def _estimated(resolved: inputs.ResolvedExecution, one: Request, layers: object) -> Estimate:
     """Return the estimate of an execution that was asked for; errors as of :func:`estimate`."""
     plan, edition = Plan.of(one.execution), EDITIONS[one.execution.edition]
-    listed = inputs.switch(layers, "layers", "estimate")
+    listed = arguments.switch(layers, "layers", "estimate")
     code = check(one.model, one.system, plan)
     raise_for(one, int(code[0]))
     batch = evaluate_one(one.model, one.system, plan, edition)

@@ -8,6 +8,7 @@ import numpy as np
 from calculon import inputs
 from calculon.base.errors import Problem, SpecError
 from calculon.base.units import Array
+from calculon.declarations import arguments
 from calculon.declarations.model import Model
 from calculon.editions import find_edition
 from calculon.editions.edition import Edition
@@ -77,12 +78,12 @@ def _changes(changes: Any) -> list[Change]:
     """Check that changes are a list of mappings, and return them."""
     wanted = 'a list with a mapping for each row, such as [{"mem1.GBps": 4000}]'
     if isinstance(changes, (str, bytes, Mapping)) or not isinstance(changes, Iterable):
-        raise SpecError("what_if", Problem("changes", wanted, inputs.found(changes)))
+        raise SpecError("what_if", Problem("changes", wanted, arguments.described(changes)))
     rows: list[Any] = list(changes)
     for i, row in enumerate(rows):
         if not isinstance(row, Mapping) or not all(isinstance(path, str) for path in row):
             wanted = "a mapping from paths to values"
-            raise SpecError("what_if", Problem(f"changes[{i}]", wanted, inputs.found(row)))
+            raise SpecError("what_if", Problem(f"changes[{i}]", wanted, arguments.described(row)))
     return rows
 
 

@@ -83,7 +83,7 @@ def in_labels(text: str, names: Mapping[str, str] = _NO_NAMES, *, paths: bool = 
     'more inner network: processors, or another sharding (ZeRO) (--set zero_stage=1)'
     """
     return "".join(
-        piece if number % 2 else _labelled(piece, names, begins=not number, paths=paths)
+        piece if number % 2 else _labeled(piece, names, begins=not number, paths=paths)
         for number, piece in enumerate(_OPTION.split(text))
     )
 
@@ -93,22 +93,22 @@ def unbroken(text: str) -> str:
     return _BEFORE_UNIT.sub("\N{NO-BREAK SPACE}", text)
 
 
-def labelled_html(text: str, names: Mapping[str, str] = _NO_NAMES) -> str:
+def labeled_html(text: str, names: Mapping[str, str] = _NO_NAMES) -> str:
     r"""Return a text with labels as HTML, and command options as code.
 
-    >>> labelled_html("Risk > 9 %"), labelled_html("another zero_stage (--set zero_stage=1)")
+    >>> labeled_html("Risk > 9 %"), labeled_html("another zero_stage (--set zero_stage=1)")
     ('Risk &gt; 9\xa0%', 'another sharding (ZeRO) (<code>--set zero_stage=1</code>)')
     """
     pieces = (
         f"<code>{escape(piece)}</code>"
         if number % 2 and "=" in piece
-        else escape(piece if number % 2 else unbroken(_labelled(piece, names, begins=not number)))
+        else escape(piece if number % 2 else unbroken(_labeled(piece, names, begins=not number)))
         for number, piece in enumerate(_OPTION.split(text))
     )
     return "".join(pieces).replace("\n", "<br>")
 
 
-def _labelled(text: str, names: Mapping[str, str], *, begins: bool, paths: bool = True) -> str:
+def _labeled(text: str, names: Mapping[str, str], *, begins: bool, paths: bool = True) -> str:
     """Return a piece of text between options with labels; `begins`: it is the first piece."""
     known = known_names()
 

@@ -1,4 +1,4 @@
-"""Request tracking: requests wait for computations, which are cancelled when nobody waits for them any more."""
+"""Request tracking: requests wait for computations, which are canceled when nobody waits for them any more."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +18,7 @@ class Unfinished(Exception):
     """A computation without a result: not an error of the request, and never cached."""
 
 
-class Cancelled(Unfinished):
+class Canceled(Unfinished):
     """Nobody waits for the result any more."""
 
 
@@ -134,10 +134,10 @@ def count_searched(count: int = 0) -> None:
     """Count further searched executions of the computation under way in this thread.
 
     Raises:
-        Cancelled: If nobody waits for it any more.
+        Canceled: If nobody waits for it any more.
     """
     work = _NOW.get()
     if isinstance(work, Computation):
         work.looked_at += count
     if not work.wanted():
-        raise Cancelled
+        raise Canceled

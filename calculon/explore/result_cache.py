@@ -130,7 +130,7 @@ class _Entry(Computation):
 class ResultCache:
     """Least-recently-used cache of results by key.
 
-    Errors of requests are cached, too. A computation that nobody waits for is cancelled and leaves nothing; only the
+    Errors of requests are cached, too. A computation that nobody waits for is canceled and leaves nothing; only the
     search last reported as pending continues for a while, in case its user returns.
 
     Args:
@@ -188,7 +188,7 @@ class ResultCache:
                     raise
             finally:
                 entry.waiters.remove(waiter)
-            count_searched()  # its other waiters left and it was cancelled: start again
+            count_searched()  # its other waiters left and it was canceled: start again
 
     def _linger(self, entry: _Entry) -> None:
         """Let a search continue for a while, and end the previous one that did."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from calculon.base.frozen import dataclass
-from calculon.explore.plain_words import in_labels, labelled_html
+from calculon.explore.plain_words import in_labels, labeled_html
 from calculon.render.chart import Chart
 from calculon.render.document import Block
 from calculon.render.html import EXPLORE, fragment
@@ -62,7 +62,7 @@ class ViewPart:
         return self._written(self.below)
 
     def _written(self, blocks: tuple[Block, ...]) -> Markup:
-        look = replace(EXPLORE, write=partial(labelled_html, names=self.names))
+        look = replace(EXPLORE, write=partial(labeled_html, names=self.names))
         return Markup(fragment(blocks, look, self.title))
 
     @property

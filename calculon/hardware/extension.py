@@ -169,7 +169,7 @@ class Own:
 
     node_usd: float = declare("price of a node", unit="USD", above=0)
     years: float = declare("years until a node is worth nothing", above=0)
-    utilisation: float = declare("share of these years in which it is in use", above=0, at_most=1)
+    utilization: float = declare("share of these years in which it is in use", above=0, at_most=1)
     source: str = declare(SOURCE)
     date: str = declare(DAY)
     opex_share: float = declare(

@@ -14,7 +14,7 @@ from calculon.base.units import Array, Count, Fraction, Seconds
 from calculon.declarations.fields import Declaration, declare, shown
 from calculon.hardware.curve import decode_rows, rows_schema
 
-# Torus networks: every processor has links only to its neighbours on each axis.
+# Torus networks: every processor has links only to its neighbors on each axis.
 
 MAX_AXES = 6
 """Largest number of torus axes; machines have two or three, the Fugaku computer six."""

@@ -83,7 +83,7 @@ def parse(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
     return check_sections(Parsed(file, found, procs), (_FSDP, _PARALLEL, _DEEPSPEED))
 
 
-def recognises(text: str, file: str) -> bool:
+def recognizes(text: str, file: str) -> bool:
     """Return true for a configuration of accelerate."""
     if file.endswith((".toml", ".py", ".sh")) or text.lstrip().startswith("{"):
         return False
@@ -542,7 +542,7 @@ ACCELERATE = Dialect(
     not_modelled={"another launcher": "mpirun_config.*", "CPU kernels": "ipex_config.*"},
     parse=parse,
     render=render,
-    recognises=recognises,
+    recognizes=recognizes,
     suffix=".yaml",
     language=lambda text, file: "yaml",
     spelled=_spelled,

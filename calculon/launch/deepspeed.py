@@ -63,7 +63,7 @@ _HOUSEKEEPING = """
     ignore_missing_optim_state load_from_fp32_weights elastic_checkpoint memory_efficient_linear log_trace_*
     legacy_stage1 use_multi_rank_bucket_allreduce mics_hierarchical_* leaf_module*
 """
-"""ZeRO options without a modelled effect on a step."""
+"""ZeRO options without a modeled effect on a step."""
 
 
 _OBJECTS = (
@@ -84,7 +84,7 @@ def parse(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
     return check_sections(Parsed(file, kept), _OBJECTS)
 
 
-def recognises(text: str, file: str) -> bool:
+def recognizes(text: str, file: str) -> bool:
     """Return true for a DeepSpeed configuration."""
     if not text.lstrip().startswith("{"):
         return False
@@ -545,7 +545,7 @@ DEEPSPEED = Dialect(
     not_modelled=_NOT_MODELLED,
     parse=parse,
     render=render,
-    recognises=recognises,
+    recognizes=recognizes,
     suffix=".json",
     not_in_file=("seq_length",),
     language=lambda text, file: "json",

@@ -1,7 +1,7 @@
 """Launch dialects: how the settings of a launcher correspond to our fields, and how both are read and written.
 
 A dialect is a list of rows. A row reads settings into fields of an execution, a model or a campaign, and writes them
-back. Every setting that no row asks for is reported: as without effect on time or memory, as not modelled, or as
+back. Every setting that no row asks for is reported: as without effect on time or memory, as not modeled, or as
 unknown. Values that the file alone does not determine are reported, too.
 """
 
@@ -101,7 +101,7 @@ class Reading:
         execution, deployment, model, campaign: Fields that earlier rows have read.
         server: Machine and model of a server, if known.
         used: Names that rows have asked for, stated or not.
-        lost: Effects of settings whose value is not modelled, by name (:meth:`not_modelled`).
+        lost: Effects of settings whose value is not modeled, by name (:meth:`not_modelled`).
         notes: Other remarks about the file.
         lenient: True to treat unresolved values as absent: for a model or a campaign, which are optional.
     """
@@ -232,7 +232,7 @@ class Reading:
         return setting.value
 
     def not_modelled(self, name: str, effect: str) -> None:
-        """Record that the value of a setting changes the result but is not modelled, with its effect."""
+        """Record that the value of a setting changes the result but is not modeled, with its effect."""
         self.lost[name] = effect
 
     def error(self, setting: Setting, wanted: str, hint: str = "") -> SpecError:
@@ -301,10 +301,10 @@ class Dialect:
         rows: Rows in the order of reading and writing.
         no_effect: Patterns of settings without effect on the time and memory of a step (learning rates, logs, files),
             as text for :func:`calculon.launch.texts.name_patterns.names_in`.
-        not_modelled: Effects that are not modelled, with patterns of their settings; the first match counts.
+        not_modelled: Effects that are not modeled, with patterns of their settings; the first match counts.
         parse: Function from a text, the name of its file and the values of variables to the parsed file.
         render: Function from settings, number of processors and head comments to the text of a file.
-        recognises: Function from a text and the name of its file that returns true for this dialect.
+        recognizes: Function from a text and the name of its file that returns true for this dialect.
         suffix: Suffix of files.
         presets: Further presets that settings can select.
         not_in_file: Fields that the training script states and the files do not: they are kept and written as comments.
@@ -328,7 +328,7 @@ class Dialect:
     not_modelled: Mapping[str, str]
     parse: Callable[[str, str, Mapping[str, str]], Parsed]
     render: Callable[[Mapping[str, Any], int, Sequence[str]], str]
-    recognises: Callable[[str, str], bool]
+    recognizes: Callable[[str, str], bool]
     suffix: str = ".sh"
     presets: tuple[str, ...] = ()
     not_in_file: Sequence[str] = ()
@@ -364,7 +364,7 @@ class Launch(Tabular):
             batch from there on). Empty if nothing is stated; a catalog model has its ``name`` only.
         used: Settings that were read.
         ignored: Settings without effect on time and memory of a step.
-        not_modelled: Settings that change the result but are not modelled, with their effect.
+        not_modelled: Settings that change the result but are not modeled, with their effect.
         unknown: Settings that the dialect does not know; they may change the result.
         unresolved: Settings of the model or the campaign whose value the file alone does not determine.
         notes: Other remarks about the file.
@@ -391,7 +391,7 @@ class Launch(Tabular):
     def table(self) -> dict[str, list[Any]]:
         """Return a row for each setting: name, value, place, and what it ``became``: ``used``, ``ignored``, ...
 
-        ``effect`` is what a setting changes that is not modelled.
+        ``effect`` is what a setting changes that is not modeled.
         """
         known = self.to_dict()
         rows = ({**one, "became": kind} for kind in _BECAME for one in known[kind])

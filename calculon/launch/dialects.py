@@ -39,7 +39,7 @@ def find_dialect(name: str, among: Mapping[str, Dialect] = FORMATS) -> Dialect:
     return among[name]
 
 
-def recognised(text: str, file: str) -> Dialect | None:
+def recognized(text: str, file: str) -> Dialect | None:
     """Return the training dialect of a text, given the name of its file; None if there is none.
 
     Raises:
@@ -49,8 +49,8 @@ def recognised(text: str, file: str) -> Dialect | None:
         return None
     _refuse_others(text, file)
     if file.endswith(".toml"):  # settings in TOML have names that other dialects use, too
-        return TORCHTITAN if TORCHTITAN.recognises(text, file) else None
-    return next((one for one in DIALECTS.values() if one.recognises(text, file)), None)
+        return TORCHTITAN if TORCHTITAN.recognizes(text, file) else None
+    return next((one for one in DIALECTS.values() if one.recognizes(text, file)), None)
 
 
 def _refuse_others(text: str, file: str) -> None:
@@ -63,11 +63,11 @@ def _refuse_others(text: str, file: str) -> None:
         )
 
 
-def recognised_engine(text: str, file: str) -> Dialect | None:
+def recognized_engine(text: str, file: str) -> Dialect | None:
     """Return the engine that a text starts; None if there is none."""
     if len(text) > TEXT:
         return None
-    return next((one for one in ENGINES.values() if one.recognises(text, file)), None)
+    return next((one for one in ENGINES.values() if one.recognizes(text, file)), None)
 
 
 def read_launch(
@@ -96,9 +96,9 @@ def read_launch(
             found: Dialect | None = find_dialect(dialect)
         else:
             # Engines first: their commands are unmistakable, while training formats are guessed from settings.
-            found = recognised_engine(text, file) or recognised(text, file)
+            found = recognized_engine(text, file) or recognized(text, file)
     if found is None:
         wanted = f"a launch file of {', '.join(FORMATS)}"
         hint = "if it is one of these, state the format before the file"
-        raise SpecError(file, Problem("", wanted, "none that is recognised", hint))
+        raise SpecError(file, Problem("", wanted, "none that is recognized", hint))
     return read(found, text, file, num_procs=num_procs, variables=variables, server=server)

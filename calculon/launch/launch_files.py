@@ -11,11 +11,11 @@ from calculon.declarations.files import STDIN, read_bytes
 from calculon.declarations.model import Model
 from calculon.declarations.origin import plain_name
 from calculon.launch.dialect import Launch, read
-from calculon.launch.dialects import read_launch, recognised, recognised_engine
+from calculon.launch.dialects import read_launch, recognized, recognized_engine
 from calculon.launch.engines.engine_files import CHECKPOINT
 from calculon.launch.server import Server
 
-_LOST = "changes the result, and is not modelled"
+_LOST = "changes the result, and is not modeled"
 _MOST = 3
 """Number of settings that a warning names."""
 
@@ -67,7 +67,7 @@ def is_command(text: str) -> bool:
     (True, False)
     """
     there = os.path.exists(text)  # noqa: PTH110 (a text that cannot be a path does not exist)
-    return " " in text and recognised_engine(text, "") is not None and not there
+    return " " in text and recognized_engine(text, "") is not None and not there
 
 
 def launched_execution(path: str, num_procs: int | None = None) -> Launch | None:
@@ -80,8 +80,8 @@ def launched_execution(path: str, num_procs: int | None = None) -> Launch | None
         text = launch_text(path)
     except SpecError:
         return None  # the reader of executions reports the problem
-    found = recognised(text, path)
-    if found is None and (engine := recognised_engine(text, path)) is not None:
+    found = recognized(text, path)
+    if found is None and (engine := recognized_engine(text, path)) is not None:
         wanted = "an execution, which describes a training"
         hint = "calculon serve takes it as a deployment"
         raise SpecError(path, Problem("", wanted, f"a server of {engine.title}", hint))
@@ -91,7 +91,7 @@ def launched_execution(path: str, num_procs: int | None = None) -> Launch | None
 def is_engine_script(path: str) -> bool:
     """Return true if a file starts a serving engine, whatever its errors."""
     try:
-        return recognised_engine(launch_text(path), path) is not None
+        return recognized_engine(launch_text(path), path) is not None
     except SpecError:
         return False
 
@@ -106,7 +106,7 @@ def is_launch_file(path: str) -> bool:
         text = launch_text(path)
     except SpecError:
         return False
-    return recognised(text, path) is not None
+    return recognized(text, path) is not None
 
 
 def warn_of_lost_settings(path: str, launch: Launch) -> None:
@@ -148,5 +148,5 @@ def lost_settings(launch: Launch) -> str:
         return ""
     more = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
     listed = ", ".join(names[:_MOST]) + more
-    what = f"{listed}: {_LOST}" if not unknown else f"{listed}: not modelled, or unknown"
+    what = f"{listed}: {_LOST}" if not unknown else f"{listed}: not modeled, or unknown"
     return f"{what} (calculon import-flags FILE lists them)"

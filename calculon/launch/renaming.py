@@ -173,7 +173,7 @@ class _Renamed(Reading):
         return None if stated is None or stated.value is None else stated
 
     def not_modelled(self, name: str, effect: str) -> None:
-        """Record that the value of a setting changes the result but is not modelled, with its effect."""
+        """Record that the value of a setting changes the result but is not modeled, with its effect."""
         for there in self.alias(name).names:
             self.original.not_modelled(there.name, effect)
 

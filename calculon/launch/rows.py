@@ -77,7 +77,7 @@ def named(setting: str, name: str, ours: Mapping[Any, Any], default: Any) -> Row
 
 
 def ignored_values(ignored: IgnoredValues) -> Row:
-    """Return the row of settings without a field, which are reported as not modelled unless their value is ignored."""
+    """Return the row of settings without a field, which are reported as not modeled unless their value is ignored."""
 
     def read_values(reading: Reading) -> Fields:
         for name, (values, effect) in ignored.items():

@@ -10,6 +10,7 @@ from calculon import inputs
 from calculon.base.display import Tabular
 from calculon.base.errors import Problem, SpecError, nearest
 from calculon.base.units import Array
+from calculon.declarations import arguments
 from calculon.declarations.decode import decode
 from calculon.declarations.execution import Execution
 from calculon.declarations.named_values import PUBLISHED
@@ -101,7 +102,9 @@ class Plan(Columns, Tabular):
             SpecError: When a column is missing or unknown, or lengths differ. Invalid values are marked instead.
         """
         if not isinstance(columns, Mapping):
-            raise SpecError("plan", Problem("", "a mapping of columns", inputs.found(columns)))
+            raise SpecError(
+                "plan", Problem("", "a mapping of columns", arguments.described(columns))
+            )
         if edition is not None:
             columns = {**columns, "edition": edition}
         columns = _completed(columns)
@@ -146,7 +149,7 @@ class Plan(Columns, Tabular):
                 otherwise as :meth:`from_columns`.
         """
         if not inputs.is_frame(frame):
-            raise SpecError("plan", Problem("", "a DataFrame", inputs.found(frame)))
+            raise SpecError("plan", Problem("", "a DataFrame", arguments.described(frame)))
         inputs.check_columns(frame.columns, "plan")
         there = {name: frame[name] for name in NAMES if name in frame.columns}
         for name, default in DEFAULTS.items():  # blank if rows of several editions were joined
@@ -168,11 +171,11 @@ class Plan(Columns, Tabular):
         """
         given: Any = plans
         if not isinstance(given, Iterable):
-            raise SpecError("plans", Problem("", "a list of Plans", inputs.found(given)))
+            raise SpecError("plans", Problem("", "a list of Plans", arguments.described(given)))
         parts: list[Any] = list(given)
         for part in parts:
             if not isinstance(part, Plan):
-                raise SpecError("plans", Problem("", "only Plans", inputs.found(part)))
+                raise SpecError("plans", Problem("", "only Plans", arguments.described(part)))
         if not parts:
             return cls.from_records([])
         columns = {n: np.concatenate([plan._columns[n] for plan in parts]) for n in NAMES}
@@ -345,4 +348,4 @@ def as_plan(source: Executions, edition: str | None = None) -> Plan:
         if all(isinstance(row, Execution) or inputs.as_mapping(row) is not None for row in rows):
             return Plan.from_records(rows, edition)
     hint = "pass its plan" if isinstance(getattr(given, "plan", None), Plan) else ""
-    raise SpecError("plan", Problem("", _WANTED, inputs.found(given), hint))
+    raise SpecError("plan", Problem("", _WANTED, arguments.described(given), hint))

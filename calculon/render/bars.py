@@ -9,9 +9,9 @@ COLORS = {
     "vermilion": "#d55e00",
     "purple": "#cc79a7",
     "green": "#009e73",
-    "grey": "#888888",
+    "gray": "#888888",
 }
-"""Colour palette of Okabe and Ito, which remains distinguishable for readers with any kind of colour vision."""
+"""Color palette of Okabe and Ito, which remains distinguishable for readers with any kind of color vision."""
 
 BLOCKS, ASCII = ("█", "░"), ("#", ".")
 """Characters of solid and light pieces of bars: block characters, and their ASCII replacements."""
@@ -20,12 +20,12 @@ _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 Pieces = tuple[tuple[str, str], ...]
-"""Pieces of a bar, each with its characters and its colour."""
+"""Pieces of a bar, each with its characters and its color."""
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Piece of a bar: its fraction of the full width, its colour, and whether it is drawn solid."""
+    """Piece of a bar: its fraction of the full width, its color, and whether it is drawn solid."""
 
     fraction: float
     color: str

@@ -3,7 +3,7 @@
 Positions are values on the axes. Categories have the positions 0, 1, 2 and so on, and their names are the tick labels.
 Marks are drawn in order, later ones over earlier ones; a mark with a name has an entry in the legend.
 
-Colours come from Okabe and Ito and remain distinguishable for readers with any kind of colour vision; hatches, markers
+Colors come from Okabe and Ito and remain distinguishable for readers with any kind of color vision; hatches, markers
 and line styles repeat the same information, so that charts can be read in grayscale.
 """
 
@@ -20,7 +20,7 @@ Texts = Sequence[str]
 
 PALETTE: Mapping[str, str] = {
     **COLORS,
-    "grey": "#8a8f98",
+    "gray": "#8a8f98",
     "silver": "#d9d9d9",
     "black": "#000000",
     "white": "#ffffff",
@@ -34,17 +34,17 @@ PALETTE: Mapping[str, str] = {
     "plum": "#9e48ab",
     "slate": "#6b6f76",
 }
-"""Colour codes by name; from azure on, each has a contrast ratio of at least 3 on light and dark pages."""
+"""Color codes by name; from azure on, each has a contrast ratio of at least 3 on light and dark pages."""
 
 SERIES = ("blue", "vermilion", "green", "purple", "orange", "sky", "black")
-"""Colours of successive lines."""
+"""Colors of successive lines."""
 
 MARKERS = ("circle", "square", "triangle", "diamond", "down", "plus", "cross")
 DASHES = ("solid", "dash", "dashdot", "dot")
 
 
 def line_look(number: int) -> tuple[str, str, str]:
-    """Return the colour, marker and dash style of the line with this number.
+    """Return the color, marker and dash style of the line with this number.
 
     >>> line_look(0), line_look(8)
     (('blue', 'circle', 'solid'), ('vermilion', 'square', 'solid'))
@@ -57,7 +57,7 @@ def line_look(number: int) -> tuple[str, str, str]:
 
 
 def lighter(color: str, share: float) -> str:
-    """Return the name of a palette colour that is mixed with a share of white.
+    """Return the name of a palette color that is mixed with a share of white.
 
     >>> lighter("blue", 0.4), lighter("blue", 0.0)
     ('blue+40', 'blue')
@@ -66,7 +66,7 @@ def lighter(color: str, share: float) -> str:
 
 
 def color_code(name: str) -> str:
-    """Return the hexadecimal code of a palette colour, mixed with its share of white.
+    """Return the hexadecimal code of a palette color, mixed with its share of white.
 
     >>> color_code("blue"), color_code("blue+40")
     ('#0072b2', '#66aad1')
@@ -130,7 +130,7 @@ class Mark:
 
     Attributes:
         name: Name in the legend.
-        color: Palette colour, or one colour for each point.
+        color: Palette color, or one color for each point.
         words, links, keys: For each point: the hover text, the address that a click opens, and the key that it shares
             with points and rows elsewhere on the page.
     """
@@ -143,7 +143,7 @@ class Mark:
 
     @property
     def main_color(self) -> str:
-        """Colour of the mark, or of its first point."""
+        """Color of the mark, or of its first point."""
         return self.color if isinstance(self.color, str) else self.color[0]
 
 
@@ -241,7 +241,7 @@ def band(ends: Floats, share: float, **look: Any) -> Area:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Boxes(Mark):
-    """Rectangles of one colour, each given by its left, right, lower and upper end.
+    """Rectangles of one color, each given by its left, right, lower and upper end.
 
     ``groups`` numbers the row of each box; all boxes of a row share a link.
     """
@@ -257,7 +257,7 @@ class Boxes(Mark):
 class Cells(Mark):
     """Heat map of values at integer positions, rows from the bottom; None leaves a cell empty.
 
-    ``scale`` names the colours from the lowest value to the highest; ``label`` is the title of the colour bar.
+    ``scale`` names the colors from the lowest value to the highest; ``label`` is the title of the color bar.
     """
 
     values: Sequence[Sequence[float | None]]
@@ -374,18 +374,18 @@ def plain(value: float) -> str:
 
 
 def tiled(panels: Sequence[Panel], across: int) -> list[Sequence[Panel]]:
-    """Arrange panels in rows; a label that repeats the label of the left or lower neighbour is omitted."""
+    """Arrange panels in rows; a label that repeats the label of the left or lower neighbor is omitted."""
     tiles = []
     for place, panel in enumerate(panels):
         below = panels[place + across] if place + across < len(panels) else None
         left = panels[place - 1] if place % across else None
-        x = panel.x if below is None or below.x.text != panel.x.text else _unlabelled(panel.x)
-        y = panel.y if left is None or left.y.text != panel.y.text else _unlabelled(panel.y)
+        x = panel.x if below is None or below.x.text != panel.x.text else _unlabeled(panel.x)
+        y = panel.y if left is None or left.y.text != panel.y.text else _unlabeled(panel.y)
         tiles.append(replace(panel, x=x, y=y))
     return [tiles[at : at + across] for at in range(0, len(tiles), across)]
 
 
-def _unlabelled(axis: Axis) -> Axis:
+def _unlabeled(axis: Axis) -> Axis:
     return replace(axis, label="", unit="")
 
 

@@ -1,6 +1,6 @@
-"""Output of documents: a terminal with colours and block characters, or plain text without either.
+"""Output of documents: a terminal with colors and block characters, or plain text without either.
 
-``NO_COLOR`` disables colours in a terminal. A pipe or file gets ASCII, 80 columns (or ``COLUMNS``) and no trailing
+``NO_COLOR`` disables colors in a terminal. A pipe or file gets ASCII, 80 columns (or ``COLUMNS``) and no trailing
 blanks.
 """
 
@@ -16,7 +16,7 @@ WIDEST = 168
 
 
 def is_terminal(stream: IO[str]) -> bool:
-    """Return True if output is for a terminal, with colours and block characters."""
+    """Return True if output is for a terminal, with colors and block characters."""
     forced = os.environ.get("FORCE_COLOR") or os.environ.get("TTY_COMPATIBLE") == "1"
     return bool(stream.isatty() or forced)
 
@@ -34,7 +34,7 @@ def show(block: "Block", stream: IO[str], *, plain: bool = False) -> None:
     Args:
         block: A document, a text, a table or another part of a document.
         stream: Output stream.
-        plain: Print as for a file, even if the environment requests colours (``FORCE_COLOR``).
+        plain: Print as for a file, even if the environment requests colors (``FORCE_COLOR``).
     """
     width = stated_width() or PLAIN_WIDTH
     if isinstance(block, str) and (plain or not is_terminal(stream)):  # saves the import of rich

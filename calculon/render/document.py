@@ -1,7 +1,7 @@
 """Documents: results as data that a terminal, a notebook, a report and the web page display.
 
 A :class:`Document` has a title and parts: texts, grids, tables and bars, most of them in a :class:`Section` below a
-heading. It contains words and shares, but no colour codes, no terminal widths and no HTML; the modules
+heading. It contains words and shares, but no color codes, no terminal widths and no HTML; the modules
 :mod:`calculon.render.terminal` and :mod:`calculon.render.html` display it.
 """
 
@@ -22,7 +22,7 @@ class Styled:
 
     Attributes:
         text: The words.
-        style: ``bold``, ``dim`` (less important) or a colour of :data:`~calculon.render.bars.COLORS`; the web page also
+        style: ``bold``, ``dim`` (less important) or a color of :data:`~calculon.render.bars.COLORS`; the web page also
             has ``button``, ``alert``, ``gain``, ``loss`` and ``current`` (marks the row of the displayed plan).
         indent: Number of leading blanks.
         link, hint, key: For the web page: the address of the link, a longer description of it, and the key by which
@@ -60,7 +60,7 @@ class Legend:
 
 @dataclass(frozen=True, slots=True)
 class Swatches:
-    """Colour legend: colour names, as :func:`~calculon.render.chart.color_code` reads them, and their labels."""
+    """Color legend: color names, as :func:`~calculon.render.chart.color_code` reads them, and their labels."""
 
     entries: tuple[tuple[str, str], ...]
 
@@ -252,7 +252,7 @@ def inner_blocks(block: Block) -> tuple[Block, ...]:
     return block.wide if isinstance(block, ByWidth) else ()
 
 
-def labelled(texts: Mapping[str, Line]) -> Grid:
+def labeled(texts: Mapping[str, Line]) -> Grid:
     """Return a grid with a row for each label; labels with an empty text are omitted."""
     return Grid(
         ("text", "text"), tuple((dim(label), text) for label, text in texts.items() if text)

@@ -328,7 +328,7 @@ class _Html:
         return "".join(map(self._piece, cell if isinstance(cell, tuple) else (cell,)))
 
     def _piece(self, piece: str | Styled) -> str:
-        """Return a piece of text: bold, dim, coloured or plain."""
+        """Return a piece of text: bold, dim, colored or plain."""
         if isinstance(piece, str):
             return self.write(piece)
         found = self.write(piece.text)

@@ -171,7 +171,7 @@ def _axis(axes: "Axes", axis: Axis, which: str) -> None:
 
 
 def _codes(mark: Mark) -> Any:
-    """Return the colour code of a mark, or the codes of its points."""
+    """Return the color code of a mark, or the codes of its points."""
     if isinstance(mark.color, str):
         return color_code(mark.color)
     return [color_code(name) for name in mark.color]

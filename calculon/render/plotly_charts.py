@@ -170,7 +170,7 @@ def _panel(
     top, bottom = 1 - (place.top + title) / inside, 1 - (place.top + place.pixels - labels) / inside
     quiet = chart.shared and not place.last
     layout[f"xaxis{end}"] = {
-        **_axis(panel.x, labelled=not quiet),
+        **_axis(panel.x, labeled=not quiet),
         "domain": [place.left, place.right],
         "anchor": f"y{end}",
         **({"matches": "x"} if chart.shared and end else {}),
@@ -204,7 +204,7 @@ def _panel(
             listed.add(mark.name)
 
 
-def _axis(axis: Axis, *, labelled: bool = True) -> Json:
+def _axis(axis: Axis, *, labeled: bool = True) -> Json:
     """Return the layout of an axis."""
     title = {"text": axis.text.replace("\n", "<br>")}
     result: Json = {"zeroline": False, "showgrid": axis.grid, "title": title}
@@ -218,7 +218,7 @@ def _axis(axis: Axis, *, labelled: bool = True) -> Json:
         result["ticktext"] = [_lines(text) for _, text in axis.ticks]
     else:
         result |= {"separatethousands": True, "exponentformat": "none", "nticks": 7}
-    if not (labelled and axis.shown):
+    if not (labeled and axis.shown):
         result |= {"showticklabels": False, "title": {"text": ""}}
     return result
 
@@ -232,7 +232,7 @@ def _code(name: str) -> str:
 
 
 def _codes(mark: Mark) -> str | list[str]:
-    """Return the colour of a mark, or the colours of its points."""
+    """Return the color of a mark, or the colors of its points."""
     return _code(mark.color) if isinstance(mark.color, str) else [_code(one) for one in mark.color]
 
 
@@ -316,7 +316,7 @@ def _entry(mark: Mark) -> Json:
 
 
 def _clear(code: str, opacity: float) -> str:
-    """Return a colour with an opacity."""
+    """Return a color with an opacity."""
     red, green, blue = (int(code[at : at + 2], 16) for at in (1, 3, 5))
     return f"rgba({red},{green},{blue},{opacity:g})"
 

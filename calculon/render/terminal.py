@@ -47,7 +47,7 @@ _COLUMNS: dict[str, dict[str, Any]] = {
 }
 """Rich options of the column kinds of a grid."""
 
-_COLORS = {**COLORS, "grey": "bright_black"}
+_COLORS = {**COLORS, "gray": "bright_black"}
 
 
 def page(*several: Block) -> RenderableType:
@@ -150,7 +150,7 @@ class _Drawn:
         return Padding(text, (0, 0, 0, indent)) if indent else text
 
     def _swatches(self, legend: Swatches) -> Text:
-        """Return a colour legend; without colours, its texts alone."""
+        """Return a color legend; without colors, its texts alone."""
         text = Text(style="dim")
         for color, words in legend.entries:
             text.append("  " if text else "")

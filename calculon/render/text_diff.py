@@ -1,4 +1,4 @@
-"""Unified difference of two texts, as ``diff -u`` prints it, with colours in a terminal."""
+"""Unified difference of two texts, as ``diff -u`` prints it, with colors in a terminal."""
 
 from difflib import unified_diff
 from typing import IO
@@ -21,7 +21,7 @@ def diff_lines(before: str, after: str, names: tuple[str, str]) -> list[str]:
 
 
 def show_diff(lines: list[str], stream: IO[str]) -> None:
-    """Print the lines of a difference; ``NO_COLOR`` disables colours."""
+    """Print the lines of a difference; ``NO_COLOR`` disables colors."""
     shown = [printable(line.expandtabs()) for line in lines]
     if not is_terminal(stream):
         stream.write("".join(f"{line}\n" for line in shown))

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from calculon import inputs
 from calculon.base.activity import announce
 from calculon.base.units import Array
+from calculon.declarations import arguments
 from calculon.declarations.expression import Lookup
 from calculon.declarations.model import Model
 from calculon.declarations.run_figures import RUN_FIGURES
@@ -122,7 +122,7 @@ def _preferring(
     known: dict[str, Any] = {**wanted, "edition": space.edition, "runs": space.runs}
     make_ranking(where=where, **known)
     accepted = preferred_risk(risk, space.edition, known["pareto"], where)
-    gives_up = inputs.switch(mbs_break, "mbs_break", "search")
+    gives_up = arguments.switch(mbs_break, "mbs_break", "search")
     check_left([space], PYTHON)
     warn_of_idle_values([space], stacklevel=4)
 
@@ -194,7 +194,7 @@ def executions(
     sizes, types = (max_batch_size, batch), (datatype, dtype)
     space = requested_space(model, num_procs, system, sizes, types, seq, **choices)
     condition = make_condition(where, space.edition, space.runs)
-    chunk = inputs.count(chunk, "chunk", "executions")
+    chunk = arguments.count(chunk, "chunk", "executions")
     check_left([space], PYTHON)
     warn_of_idle_values([space], stacklevel=3)
     return feasible_tables(space, condition, chunk=chunk)

@@ -13,6 +13,7 @@ import numpy as np
 
 from calculon import inputs
 from calculon.base.errors import Problem, SpecError, nearest
+from calculon.declarations import arguments
 from calculon.declarations.decode import SpecWarning
 from calculon.declarations.files import STDIN
 from calculon.declarations.model import Model
@@ -115,7 +116,7 @@ def takes_space(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def is_word(name: str) -> bool:
-    """Return whether an argument by name is a word of plans that a search can fix.
+    """Return true if a keyword argument names a field of plans, or a short name of one, that a search can fix.
 
     >>> is_word("tp"), is_word("microbatch_size"), is_word("gbs"), is_word("top")
     (True, True, False, False)
@@ -240,7 +241,7 @@ def make_space(
     if datatype not in list(system.datatypes):
         wanted = f"a datatype of both engines of {system.name}: {', '.join(system.datatypes)}"
         hint = nearest(str(datatype), system.datatypes)
-        raise SpecError("search", Problem("datatype", wanted, inputs.found(datatype), hint))
+        raise SpecError("search", Problem("datatype", wanted, arguments.described(datatype), hint))
     fixed, added = (
         checked("fix", stated_fields("fix", fix)),
         checked("add", stated_fields("add", add)),
@@ -260,15 +261,15 @@ def make_space(
         model,
         edition.machine(system),
         _one_count(num_procs),
-        inputs.count(max_batch_size, "max_batch_size", "search"),
+        arguments.count(max_batch_size, "max_batch_size", "search"),
         datatype,
         fused=_switches(fused),
-        tensor_overlap=inputs.switch(tensor_overlap, "tensor_overlap", "search"),
-        data_overlap=inputs.switch(data_overlap, "data_overlap", "search"),
+        tensor_overlap=arguments.switch(tensor_overlap, "tensor_overlap", "search"),
+        data_overlap=arguments.switch(data_overlap, "data_overlap", "search"),
         fix=fixed,
         add=added,
         edition=edition.name,
-        any_batch=inputs.switch(any_batch, "any_batch", "search"),
+        any_batch=arguments.switch(any_batch, "any_batch", "search"),
         preset=framework,
         campaign=None if campaign is None else one_stretch(campaign),
     )
@@ -415,11 +416,11 @@ def make_ranking(
     Errors as in :func:`calculon.search`.
     """
     condition = make_condition(where, edition, runs)
-    top = inputs.count(top, "top", "search")
+    top = arguments.count(top, "top", "search")
     several: Any = () if pareto is None else pareto
     if isinstance(several, (str, bytes)) or not isinstance(several, Iterable):
         wanted = "a list of statistics, such as ['total_time', 'proc_mem_tier1_cap_req']"
-        raise SpecError("search", Problem("pareto", wanted, inputs.found(several)))
+        raise SpecError("search", Problem("pareto", wanted, arguments.described(several)))
     pareto_objectives = [_objective("pareto", text, edition, runs) for text in several]
     return (
         ParetoFront(pareto_objectives, condition)
@@ -439,7 +440,7 @@ def make_condition(
     given: object = where
     if given is not None and not isinstance(given, str):
         wanted = "a condition as text, such as 'total_time < 60 and tensor_par <= 8'"
-        raise SpecError("search", Problem("where", wanted, inputs.found(given)))
+        raise SpecError("search", Problem("where", wanted, arguments.described(given)))
     if given is not None:
         _checked(Condition.parse(given, whole_runs=runs is not None), edition, runs)
     # The parentheses keep an `or` of the user from binding weaker than the limits.
@@ -475,7 +476,7 @@ def _objective(
         _check_name(objective.statistic.name, argument, edition, runs)
         return objective
     wanted = "a statistic, such as 'sample_rate' or 'total_time:min'"
-    raise SpecError("search", Problem(argument, wanted, inputs.found(text)))
+    raise SpecError("search", Problem(argument, wanted, arguments.described(text)))
 
 
 def _one_count(value: object) -> int:
@@ -488,7 +489,7 @@ def _one_count(value: object) -> int:
     if isinstance(value, str) and is_counts(value) and not several:
         return processor_counts(value)[0]
     try:
-        return inputs.count(value, "num_procs", "search")
+        return arguments.count(value, "num_procs", "search")
     except SpecError as error:
         if not several:
             raise
@@ -504,7 +505,7 @@ def _switches(fused: object) -> tuple[bool, ...]:
     values: tuple[Any, ...] = tuple(fused) if several else (fused,)  # type: ignore[arg-type]
     if not values or not all(isinstance(value, (bool, np.bool_)) for value in values):
         wanted = "True, False or (False, True)"
-        raise SpecError("search", Problem("fused", wanted, inputs.found(fused)))
+        raise SpecError("search", Problem("fused", wanted, arguments.described(fused)))
     return tuple(dict.fromkeys(map(bool, values)))
 
 
@@ -516,7 +517,7 @@ def stated_fields(option: str, values: object) -> dict[str, Any]:
     if given is None:
         wanted = "a mapping of execution fields to a value or values"
         hint = "such as " + ("{'tensor_par': [4, 8]}" if option == "fix" else "{'batch_size': 64}")
-        raise SpecError("search", Problem(option, wanted, inputs.found(values), hint))
+        raise SpecError("search", Problem(option, wanted, arguments.described(values), hint))
     fields = {str(name): _plain(value) for name, value in given.items()}
     empty = [Problem(name, "at least one value", "none") for name in fields if fields[name] == ()]
     if empty:

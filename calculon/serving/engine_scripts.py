@@ -9,7 +9,7 @@ from calculon.declarations.files import STDIN
 from calculon.declarations.model import Model
 from calculon.hardware.system import System
 from calculon.launch.dialect import Dialect, Launch, read
-from calculon.launch.dialects import recognised_engine
+from calculon.launch.dialects import recognized_engine
 from calculon.launch.engines.engine_commands import command_text
 from calculon.launch.launch_files import is_command, launch_text
 from calculon.launch.server import RankBytes, Server
@@ -83,7 +83,7 @@ def launched_server(
         text = launch_text(path)
     else:
         return None
-    engine = recognised_engine(text, path)
+    engine = recognized_engine(text, path)
     return None if engine is None else read(engine, text, path, num_procs=num_procs, server=server)
 
 

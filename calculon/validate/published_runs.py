@@ -224,7 +224,7 @@ def _of_studies(results: Sequence[Result]) -> Iterator[Check]:
         for one in result.own.comparisons:
             for i, row in enumerate(one.rows):
                 if row.label in UTILISATION:
-                    yield _of_utilisation(result, one, row, float(one.measured[i]))
+                    yield _of_utilization(result, one, row, float(one.measured[i]))
                 if row.label.startswith(SCALED):
                     yield Check(
                         name="GPT-3, MLPerf: 11,616 H100 keep",
@@ -237,13 +237,13 @@ def _of_studies(results: Sequence[Result]) -> Iterator[Check]:
                     )
 
 
-def _of_utilisation(result: Result, one: Comparison, row: Row, hours: float) -> Check:
+def _of_utilization(result: Result, one: Comparison, row: Row, hours: float) -> Check:
     """Return the check of utilization at 6 FLOP per parameter and token, over all hours of a model card."""
     place = next(i for i, other in enumerate(result.rows) if other.number == row.number)
     run = _whole_run(result, one, row, place)
     share = float(run.mfu_effective) * float(run.processor_hours) / hours
     return Check(
-        name=f"{row.label}: utilisation in all hours",
+        name=f"{row.label}: utilization in all hours",
         unit="%",
         published=UTILISATION[row.label],
         ours=100 * share,

@@ -256,7 +256,7 @@ def rows_help() -> Sequence[str]:
     """Return the paragraphs of a help text about the columns of a file."""
     measured = "; ".join(f"{name}: {about}" for name, about in MEASURED.items())
     return [
-        f"A file of your own measurements has this header: {TEMPLATE}. Further columns, as far as they apply: "
+        f"A file of your own measurements has this header: {TEMPLATE}. Optional columns: "
         f"{', '.join(FURTHER)}, and any other execution field by its name or short name (calculon describe "
         "execution). The preset fills in blank cells. Models and systems are names of the catalog, or files next to "
         "the table.",

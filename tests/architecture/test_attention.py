@@ -108,7 +108,7 @@ def test_without_dropout_the_probabilities_are_stored_once():
     ("kind", "gain"), [("head", 2 * D), ("full", (A + G) * D)], ids=["head", "full"]
 )
 @pytest.mark.parametrize("norm", ["rmsnorm", "layernorm"])
-def test_queries_and_keys_are_normalised_with_a_gain(kind, gain, norm):
+def test_queries_and_keys_are_normalized_with_a_gain(kind, gain, norm):
     layers = _attention(replace(MODEL, qk_norm=kind, norm=norm))
     layer = layers["QK_Norm"]
     np.testing.assert_array_equal(layer.inputs, M * (A / T + GROUPS) * D)

@@ -24,10 +24,10 @@ SHARES = st.floats(0, 1)
 AMOUNTS = st.floats(0.1, 1e5)
 
 
-def by_hand(power, utilisation, processors, nodes, busy, waiting, spares, pue):
+def by_hand(power, utilization, processors, nodes, busy, waiting, spares, pue):
     """Return the kWh of a run whose powers were all measured."""
-    polling = power.spin * (1 - utilisation)
-    watts = processors * (power.load * utilisation + polling) * busy
+    polling = power.spin * (1 - utilization)
+    watts = processors * (power.load * utilization + polling) * busy
     watts += processors * power.spin * waiting
     watts += spares * processors / nodes * power.idle * (busy + waiting)
     watts += (nodes + spares) * power.overhead * (busy + waiting)

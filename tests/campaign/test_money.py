@@ -26,7 +26,7 @@ OWN = Own(
     node_usd=250e3,
     network_usd=50e3,
     years=4,
-    utilisation=0.8,
+    utilization=0.8,
     opex_share=0.1,
     usd_per_kw=1500,
     **DATED,
@@ -60,7 +60,7 @@ def test_the_price_of_storage_goes_with_the_money():
 
 def test_what_one_owns_costs_its_life_over_its_hours():
     price = own_price(OWN, 8, power_kw=1.0, usd_per_kwh=0.1, pue=1.2, provisioned_kw=1.3)
-    used = 8 * OWN.years * HOURS_PER_YEAR * OWN.utilisation
+    used = 8 * OWN.years * HOURS_PER_YEAR * OWN.utilization
     whole_life = {
         "capital": 300e3,
         "upkeep": 0.1 * 300e3 * OWN.years,
@@ -72,7 +72,7 @@ def test_what_one_owns_costs_its_life_over_its_hours():
 
 
 def test_processors_of_a_node_that_is_stated_count():
-    parts = {"node_usd": 3e6, "years": 5, "utilisation": 1, **DATED}
+    parts = {"node_usd": 3e6, "years": 5, "utilization": 1, **DATED}
     assert own_price(Own(**parts, processors=72), 8).total == own_price(Own(**parts), 72).total
 
 

@@ -96,7 +96,7 @@ HINTS = {
     "estimate llama-3.1-8b 'tp=2' h100 --set bandwidth=3": "did you mean 'networks[0].bandwidth'?",
     "serve llama-3.1-8b 2 h100 --osl 200": "tokens as --output",
     "serve llama-3.1-8b 2 h100 --dtype fp8": "--set weights_dtype=float8",
-    "plan llama-3.1-8b 1 rtx4090 --lora 16": "LoRA is not modelled",
+    "plan llama-3.1-8b 1 rtx4090 --lora 16": "LoRA is not modeled",
     "estimate llama-3.1-8b 64 h100": "calculon plan finds a plan",
     "estimate llama-3.1-8b 'tp=4 foo=3' h100": "one of tp, pp, dp, ",
     "estimate llama-3.1-8b 'tp=4 procs=8-32' h100": "one number of processors",

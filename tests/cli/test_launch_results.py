@@ -102,7 +102,7 @@ def test_a_launch_file_as_mine_becomes_that_of_the_best(run, own, tmp_path):
     assert out.startswith("Plan for gpt2-124M")
     assert "From mine to the best, one change at a time" in out
     assert "Settings of Megatron-LM, from mine to the best: " in out
-    assert "run.sh: --no-masked-softmax-fusion: changes the result, and is not modelled" in err
+    assert "run.sh: --no-masked-softmax-fusion: changes the result, and is not modeled" in err
     shown = "".join(unified_diff(*(one.read_text().splitlines(True) for one in (own, script))))
     assert out.endswith(
         f"--- {own}\n+++ {script}\n{shown.partition('+++ ')[2][1:]}Output: {script}\n"

@@ -111,7 +111,7 @@ def test_groups_of_all_ranks_or_of_one(size, other, mesh):
     assert both == stats_of(cp_comm=other, mesh_order=mesh)
 
 
-def test_groups_that_exchange_heads_are_neighbours():
+def test_groups_that_exchange_heads_are_neighbors():
     """Inside of nodes of four: heads go by the links of a node, keys and values from node to node."""
     ways = {"mesh_order": "tp-dp-pp", **MIDDLE}
     found, slower = (operators(system(outer=one, size=4), **ways) for one in ({}, {"bandwidth": 1}))

@@ -33,7 +33,7 @@ def test_stated_groups_are_on_their_network():
     assert (group.ranks, group.network, group.stride) == (4, EXECUTION.tensor_par_net, None)
 
 
-def test_in_a_mesh_tensor_parallel_ranks_are_neighbours():
+def test_in_a_mesh_tensor_parallel_ranks_are_neighbors():
     group = layer_group("tp", SIZES, replace(CHOICE, mesh_order="tp-dp-pp"), SYSTEM)
     assert (group.ranks, group.network, group.stride) == (4, 0, 1)
 

@@ -45,7 +45,7 @@ def test_rates_are_those_of_a_batch():
 
 
 @modes
-def test_model_flop_utilisation_is_arithmetic_per_peak(training):
+def test_model_flop_utilization_is_arithmetic_per_peak(training):
     s = _stats(training=training)
     for name, causal in (("mfu", False), ("mfu_causal", True)):
         flops = model_flops_per_token(LLAMA, training=training, causal=causal)

@@ -56,7 +56,7 @@ WRONG = [
     (("networks", 1), "fast", "networks[1]", "'fast'"),
     (("networks", 1, "efficiency"), 92, "networks[1].efficiency", "92"),
     (("networks", 0, "processor_usage"), 1, "networks[0].processor_usage", "1"),
-    (("networks", 0, "colour"), "red", "networks[0].colour", "the unknown field 'colour'"),
+    (("networks", 0, "color"), "red", "networks[0].color", "the unknown field 'color'"),
     (("networks", 0, "ops"), [], "networks[0].ops", "[]"),
     (("networks", 0, "ops", "p2p"), [1, 0], "networks[0].ops.p2p[1]", "0"),
     (("networks", 0, "ops", "all_gather"), [1, None], "networks[0].ops.all_gather[1]", "null"),
@@ -105,8 +105,8 @@ def test_a_misspelt_field_of_an_execution_is_found_from_both_sides():
     ("cls", "raw"), [(Model, MODEL), (System, SYSTEM)], ids=["model", "system"]
 )
 def test_an_unknown_field_is_worth_a_warning_unless_it_is_known_to_be_extra(cls, raw):
-    with pytest.warns(SpecWarning, match=r"my.json: colour: unknown field, ignored"):
-        decode(cls, raw | {"colour": "red"}, "my.json")
+    with pytest.warns(SpecWarning, match=r"my.json: color: unknown field, ignored"):
+        decode(cls, raw | {"color": "red"}, "my.json")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         decode(cls, raw | {"ext": {}, "about": 1, "calibration": []}, "my.json")

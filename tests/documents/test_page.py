@@ -85,7 +85,7 @@ def plain(case, layers=False, width=80):
     return "\n".join(drawn_lines(page(case, layers), width=width))
 
 
-def test_every_part_of_the_time_has_words_and_a_colour():
+def test_every_part_of_the_time_has_words_and_a_color():
     assert tuple(sorted(PARTS)) == tuple(sorted(ALL_PARTS_OF_TIME))
     assert {group for _, group in PARTS.values()} == set(GROUP_COLORS)
 
@@ -100,13 +100,13 @@ def test_plain_text_keeps_to_80_columns_of_ascii():
     assert not wrong
 
 
-def test_no_colour_when_not_wanted(monkeypatch):
+def test_no_color_when_not_wanted(monkeypatch):
     for unwanted in (True, False):
         monkeypatch.setenv("NO_COLOR", "1" * unwanted)
         stream = io.StringIO()
         console = Console(file=stream, force_terminal=True, color_system="truecolor")
         console.print(terminal.page(page(CASES["the example"])))
-        colors = re.search(r"\x1b\[3\d", stream.getvalue())  # of any number of colours
+        colors = re.search(r"\x1b\[3\d", stream.getvalue())  # of any number of colors
         assert (colors is None) == unwanted
 
 

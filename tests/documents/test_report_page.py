@@ -176,7 +176,7 @@ def test_a_report_is_titled_by_its_question(pages):
     assert report_title(results) == "a, b, c and 1 more: results of calculon"
 
 
-def test_the_same_results_give_the_same_page_whatever_colours_the_user_wants(folder, monkeypatch):
+def test_the_same_results_give_the_same_page_whatever_colors_the_user_wants(folder, monkeypatch):
     monkeypatch.chdir(folder)
     read_and_compare_once(monkeypatch)
     for name, value in {"NO_COLOR": "1", "COLUMNS": "40", "TERM": "dumb"}.items():

@@ -202,7 +202,7 @@ def test_an_example_is_short(ranks, stride, text, near):
 
 
 def test_groups_that_a_node_would_cut_leave_processors_of_it_unused():
-    """Three replicas of four stages: nodes of 8 hold 6 replicas' worth of neighbours, that is two groups of 3."""
+    """Three replicas of four stages: nodes of 8 hold 6 replicas' worth of neighbors, that is two groups of 3."""
     changes = _split(1, 4, 3) | {"num_procs": 12, "batch_size": 48, "mesh_order": "tp-dp-pp"}
     found = calculon.estimate(PLAIN, ALONE | changes, "a100_80g_sxm")
     (domain,) = found.domains

@@ -192,14 +192,14 @@ def test_a_row_of_a_table_has_that_of_the_execution_alone():
     assert np.isnan(old).all()
 
 
-@pytest.mark.parametrize("utilisation", [0.1, 0.9, 0.99])
-def test_no_time_means_more_than_the_peak(utilisation):
+@pytest.mark.parametrize("utilization", [0.1, 0.9, 0.99])
+def test_no_time_means_more_than_the_peak(utilization):
     """The faster end alone moves, to the time of the model's arithmetic at the peak."""
     model, system = (calculon.inputs.model(CASE[0]), calculon.inputs.system(CASE[2]))
     plan = Plan.of(asked().execution)
     low, high = factors(model, system, plan, {})
-    found = factors(model, system, plan, {AT_PEAK: np.array([utilisation])})
-    assert found == (max(low, utilisation), high)
+    found = factors(model, system, plan, {AT_PEAK: np.array([utilization])})
+    assert found == (max(low, utilization), high)
 
 
 def test_a_malformed_row_has_none():

@@ -13,7 +13,7 @@ import httpx
 from calculon.explore.allowed_inputs import AllowedInputs
 from calculon.explore.answers import Answers
 from calculon.explore.page_state import State, read_state
-from calculon.explore.request_tracking import Cancelled, count_searched
+from calculon.explore.request_tracking import Canceled, count_searched
 from calculon.explore.view_part import ViewPart
 from calculon.explore.views import KINDS
 from tests.store import cache, cache_by_repr
@@ -68,7 +68,7 @@ class SlowSearch:
         try:
             while not self.let.wait(0.001):
                 count_searched(1)
-        except Cancelled:
+        except Canceled:
             self.ended.set()
             raise
         return self._compute(*asked)

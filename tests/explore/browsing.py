@@ -185,7 +185,7 @@ def entered(page: "Page", field: str, text: str) -> None:
 
 
 def resized(page: "Page", width: int, *, dark: bool = False) -> "Page":
-    """Look at a page in a window of another width, in light or dark colours, and wait until it stands."""
+    """Look at a page in a window of another width, in light or dark colors, and wait until it stands."""
     page.set_viewport_size({"width": width, "height": WIDTHS[width]})
     page.emulate_media(color_scheme="dark" if dark else "light")
     page.evaluate("() => new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")

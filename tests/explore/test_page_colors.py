@@ -1,4 +1,4 @@
-"""The colours of the page can be read by everybody: contrasts of the Web Content Accessibility Guidelines, level AA."""
+"""The colors of the page can be read by everybody: contrasts of the Web Content Accessibility Guidelines, level AA."""
 
 import re
 from importlib.resources import files

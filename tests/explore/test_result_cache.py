@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from calculon.base.errors import Problem, SpecError
-from calculon.explore.request_tracking import Cancelled, PageRequest, Pending, under_way
+from calculon.explore.request_tracking import Canceled, PageRequest, Pending, under_way
 from calculon.explore.result_cache import SEARCHES, ResultCache, object_size
 from tests.explore.asking import SlowSearch
 
@@ -113,7 +113,7 @@ def test_a_search_ends_when_its_only_client_leaves():
         answer = threads.submit(asked, memo, "key", search, visit)
         assert search.begun.wait(SOON)
         visit.left = True
-        with pytest.raises(Cancelled):
+        with pytest.raises(Canceled):
             answer.result(SOON)
     assert search.ended.is_set()
     assert len(memo) == 0
@@ -194,7 +194,7 @@ def test_a_search_that_waits_for_its_turn_is_never_begun_when_the_client_has_lef
         visit.left = True
         for one in busy:
             one.let.set()
-        with pytest.raises(Cancelled):
+        with pytest.raises(Canceled):
             answer.result(SOON)
     assert not search.begun.is_set()
 

@@ -1,4 +1,4 @@
-"""Lists in system files at their limits: what is just long enough, equal neighbours, and what is told of others."""
+"""Lists in system files at their limits: what is just long enough, equal neighbors, and what is told of others."""
 
 import jsonschema
 

@@ -15,7 +15,7 @@ RENT = {"usd": 2.5, "source": "a list of prices", "date": "2025-06"}
 OWN = {
     "node_usd": 250e3,
     "years": 4,
-    "utilisation": 0.8,
+    "utilization": 0.8,
     "source": "an offer",
     "date": "2025-06-05",
 }
@@ -42,7 +42,7 @@ def test_they_are_no_figures_of_a_step():
     without = with_ext()
     assert figures_of(system).keys() == figures_of(without).keys()
     beside = figures_of(system, whole_runs=True).keys() - figures_of(without).keys()
-    own = {"node_usd", "years", "utilisation", "opex_share", "network_usd", "usd_per_kw"}
+    own = {"node_usd", "years", "utilization", "opex_share", "network_usd", "usd_per_kw"}
     wanted = {"ext.power.tdp", "ext.price.on_demand.usd", *(f"ext.price.own.{key}" for key in own)}
     assert beside == wanted
     changed = with_figures(system, {"ext.price.on_demand.usd": 3.0})
@@ -68,7 +68,7 @@ def test_what_is_wrong_is_named():
         ({"price": {"spot": RENT | {"date": "June"}}}, r"ext\.price\.spot\.date: .*2025-06"),
         ({"price": {"on_demand": RENT | {"date": "2025-13"}}}, r"date: .*2025-06"),
         ({"price": {"rented": RENT}}, r"ext\.price\.rented"),
-        ({"price": {"own": OWN | {"utilisation": 80}}}, r"utilisation: .*write 0\.8 for 80 %"),
+        ({"price": {"own": OWN | {"utilization": 80}}}, r"utilization: .*write 0\.8 for 80 %"),
         ({"power": {"tdp": 700}}, r"ext\.power\.source: .*missing"),
         ({"power": POWER | {"idle": 90}}, r"ext\.power\.load: .*since idle is stated"),
         ({"power": POWER | {"load": 90}}, r"ext\.power\.idle: .*since load is stated"),

@@ -76,7 +76,7 @@ def execution_of(path: Path) -> Execution:
 
 
 def lost(path: Path) -> list[str]:
-    """List the settings of a public file that are unknown, or not used, ignored, not modelled or open, once each."""
+    """List the settings of a public file that are unknown, or not used, ignored, not modeled or open, once each."""
     launch = launch_of(path)
     parsed = launch.dialect.parse(path.read_text(), str(path), variables_of(path))
     told = Counter(

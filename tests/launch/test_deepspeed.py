@@ -8,7 +8,7 @@ from calculon import inputs
 from calculon.base.errors import SpecError
 from calculon.launch.deepspeed import DEEPSPEED
 from calculon.launch.dialect import read, write
-from calculon.launch.dialects import recognised
+from calculon.launch.dialects import recognized
 from tests.launch.laws import not_refused, plain_execution
 
 
@@ -108,6 +108,6 @@ def test_the_length_of_sequences_is_said_by_the_training_script():
 def test_what_is_no_json_object_is_refused():
     rows = ["[1]", "{", "", '{"a": 1', "zero_optimization: 1"]
     for text in rows:
-        assert recognised(text, "ds.json") is not DEEPSPEED
+        assert recognized(text, "ds.json") is not DEEPSPEED
         with pytest.raises(SpecError, match=r"ds\.json"):
             read(DEEPSPEED, text, "ds.json", num_procs=8)

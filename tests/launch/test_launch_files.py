@@ -13,7 +13,7 @@ from calculon.declarations import catalog
 from calculon.declarations.decode import SpecWarning
 from calculon.inputs import Changed
 from calculon.launch.dialect import read
-from calculon.launch.dialects import recognised
+from calculon.launch.dialects import recognized
 from calculon.launch.launch_files import (
     is_launch_file,
     launched_execution,
@@ -57,7 +57,7 @@ def test_what_is_neither_is_told_as_before(tmp_path):
     other.write_text("echo hello")
     with pytest.raises(SpecError):
         inputs.execution(str(other))
-    with pytest.raises(SpecError, match="none that is recognised"):
+    with pytest.raises(SpecError, match="none that is recognized"):
         read_launch_file(str(other))
     binary = tmp_path / "x.sh"
     binary.write_bytes(b"\xff\xfe\x00")
@@ -68,7 +68,7 @@ def test_what_is_neither_is_told_as_before(tmp_path):
 def test_a_stated_dialect_is_not_looked_for(tmp_path):
     script = tmp_path / "flags.txt"
     script.write_text("--bf16 --micro-batch-size 2")
-    assert recognised(script.read_text(), str(script)) is None
+    assert recognized(script.read_text(), str(script)) is None
     found = read_launch_file(str(script), "megatron-lm", num_procs=4).execution
     assert found["microbatch_size"] == 2
 
@@ -95,7 +95,7 @@ def test_what_is_ours_is_of_none():
         for path in list(catalog.names(kind).values())[::7]
         if path.suffix != ".gz"
     ]
-    assert [path for path in paths if recognised(path.read_text(), str(path))] == []
+    assert [path for path in paths if recognized(path.read_text(), str(path))] == []
     assert [path for path in paths if launched_execution(str(path))] == []
 
 

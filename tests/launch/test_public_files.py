@@ -1,4 +1,4 @@
-"""Public files of launchers: each is recognised, none of its settings is lost, and it says what can run."""
+"""Public files of launchers: each is recognized, none of its settings is lost, and it says what can run."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 from calculon import inputs
 from calculon.base.errors import SpecError
 from calculon.launch.dialect import read, write
-from calculon.launch.dialects import ENGINES, FORMATS, recognised, recognised_engine
+from calculon.launch.dialects import ENGINES, FORMATS, recognized, recognized_engine
 from calculon.plan.plan import Plan
 from calculon.plan.rules.all_rules import REASONS, check
 from calculon.serving.records.deployment import Deployment
@@ -34,7 +34,7 @@ def test_files_find_their_dialect():
     wrong = []
     for folder, name in FOLDERS.items():
         for path in collected(folder):
-            found = [one(path.read_text(), str(path)) for one in (recognised, recognised_engine)]
+            found = [one(path.read_text(), str(path)) for one in (recognized, recognized_engine)]
             if [one.name for one in found if one] != [name] or launch_of(path).dialect.name != name:
                 wrong.append(f"{path}: {found}")
     assert wrong == []

@@ -113,8 +113,8 @@ def test_records_have_exactly_the_published_fields():
     with pytest.raises(calculon.SpecError, match="row 1: training") as error:
         Plan.from_records([RAW, short])
     assert error.value.field == "training"
-    with pytest.raises(calculon.SpecError, match="row 0: colour"):
-        Plan.from_records([RAW | {"colour": "red"}])
+    with pytest.raises(calculon.SpecError, match="row 0: color"):
+        Plan.from_records([RAW | {"color": "red"}])
 
 
 @pytest.mark.parametrize(
@@ -136,5 +136,5 @@ def test_columns_that_make_no_table_are_refused(columns, field, hint):
 def test_a_table_knows_its_size_and_its_columns():
     assert repr(Plan.from_records([RAW] * 1200)) == "<Plan of 1,200 executions>"
     assert len(Plan.from_records([])) == 0
-    with pytest.raises(AttributeError, match="no column 'colour'"):
-        _ = Plan.from_records([RAW]).colour
+    with pytest.raises(AttributeError, match="no column 'color'"):
+        _ = Plan.from_records([RAW]).color

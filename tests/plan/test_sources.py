@@ -72,7 +72,7 @@ WRONG_COLUMNS = {
     "total_tim": "did you mean 'total_time'?",
     "mem1.GBps": "mem1 belongs to the system, which is a separate argument",
     "hidden": "hidden belongs to the model, which is a separate argument",
-    "colour": "leave it out unless it is part of an execution",
+    "color": "leave it out unless it is part of an execution",
 }
 
 
@@ -95,10 +95,10 @@ def test_a_frame_has_no_unknown_columns(column, hint):
 
 
 def test_every_unknown_column_is_named_and_a_misspelled_one_before_it_is_missed():
-    frame = FRAME.rename(columns={"microbatch_size": "micro_batch_size"}).assign(colour="red")
+    frame = FRAME.rename(columns={"microbatch_size": "micro_batch_size"}).assign(color="red")
     with pytest.raises(calculon.SpecError) as error:
         calculon.Plan.from_frame(frame)
-    assert [p.field for p in error.value.problems] == ["micro_batch_size", "colour"]
+    assert [p.field for p in error.value.problems] == ["micro_batch_size", "color"]
 
 
 def test_mappings_have_no_unknown_fields_either():

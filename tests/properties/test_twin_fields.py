@@ -25,7 +25,7 @@ from calculon.plan.columns import field_of
 from tests import twin
 from tests.declared import OPTIONAL, fitting, others
 from tests.draws import SEED, draws
-from tests.helpers import differences, document, unlabelled
+from tests.helpers import differences, document, unlabeled
 from tests.properties import test_twin
 from tests.properties.table import Table, holds, with_all_fields
 from tests.properties.test_laws import stating
@@ -156,7 +156,7 @@ REASONS = test_twin.REASONS | {
         "pairs_schedule",
         "schedule_has_pairs",
         "pairs_stay",
-        "pairs_synchronise_once",
+        "pairs_synchronize_once",
         "pairs_need_microbatches",
         "pattern_ep_overlap",
     },
@@ -388,7 +388,7 @@ def test_every_layer_of_executions_with_all_fields():
             for ours, theirs in zip(
                 found, twin.layers(table.model, row, table.system), strict=True
             ):
-                assert differences(unlabelled(ours), theirs) == [], row
+                assert differences(unlabeled(ours), theirs) == [], row
             compared += 1
     assert compared > 10
 

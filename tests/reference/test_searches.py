@@ -61,12 +61,12 @@ def test_counts_and_best_executions_of_a_published_search(case):
 
 
 def _is_settled(rates, rank):
-    """Whether neighbours differ enough for the rank to be defined, or tie exactly."""
-    neighbours = [rates[i] for i in (rank - 1, rank + 1) if 0 <= i < len(rates)]
+    """Whether neighbors differ enough for the rank to be defined, or tie exactly."""
+    neighbors = [rates[i] for i in (rank - 1, rank + 1) if 0 <= i < len(rates)]
     last = rank == len(rates) - 1  # what follows is not known
     return not last and all(
         rate == rates[rank] or abs(rate - rates[rank]) > RELATIVE * rates[rank]
-        for rate in neighbours
+        for rate in neighbors
     )
 
 

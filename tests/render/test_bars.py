@@ -19,13 +19,13 @@ def test_one_piece():
 
 
 def test_two_pieces_fill_the_width():
-    bar = Bar((Share(0.32, "blue"), Share(0.68, "grey", solid=False)))
+    bar = Bar((Share(0.32, "blue"), Share(0.68, "gray", solid=False)))
     assert drawn(bar, width=10, terminal=True).rstrip() == "███░░░░░░░"
     assert drawn(bar, width=10).rstrip() == "###......."
 
 
 def test_a_bar_never_leaves_its_width():
-    bar = Bar((Share(0.9, "blue"), Share(0.9, "grey", solid=False)))
+    bar = Bar((Share(0.9, "blue"), Share(0.9, "gray", solid=False)))
     assert len(drawn(bar, width=10).rstrip()) == 10
     for width in (3, 30, 80):
         line = drawn(Grid(("wide",), ((bar,),)), width=width).rstrip()

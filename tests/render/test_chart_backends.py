@@ -85,7 +85,7 @@ def traces(chart, kind):
     return [one for one in figure(chart)["data"] if one["type"] == kind]
 
 
-def test_bars_have_their_places_colours_and_hatches():
+def test_bars_have_their_places_colors_and_hatches():
     axes = draw(CHART).axes[0]
     drawn = [(bar.get_x(), bar.get_width(), to_hex(bar.get_facecolor())) for bar in axes.patches]
     codes = [color_code(name) for name in BARS.color]

@@ -93,7 +93,7 @@ def test_sections_fold_away_but_those_that_are_opened():
 
 
 def test_a_grid_is_a_table_whose_heads_are_its_header():
-    bar = Bar((Share(0.5, "green"), Share(0.25, "grey", solid=False)))
+    bar = Bar((Share(0.5, "green"), Share(0.25, "gray", solid=False)))
     rows = (("", dim("predicted"), dim("share")), ("weights", bold("3 GiB"), bar), ("rest",))
     text = fragment([Grid(("left", "right", "wide"), rows, heads=1)])
     found = checked(text)

@@ -1,7 +1,7 @@
 """Scalar twin of the cost model: its editions in plain Python, one execution at a time.
 
 It is the readable specification of the model and the oracle of its tests, and it shares no code
-with the package.  Tags [O1] to [O25] mark behaviour that looks odd and is required nevertheless,
+with the package.  Tags [O1] to [O25] mark behavior that looks odd and is required nevertheless,
 because the published results contain it; `rules` names the correction of each.
 """
 

@@ -232,7 +232,7 @@ class Run:
                 self.core_type = (halves or [ex.datatype])[0]
 
     def _groups(self) -> None:
-        """Who works with whom: neighbours first, then replicas or stages as the mesh says."""
+        """Who works with whom: neighbors first, then replicas or stages as the mesh says."""
         ex = self.execution
         c = ex.context_par
         inner = ex.tensor_par * c

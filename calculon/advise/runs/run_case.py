@@ -117,7 +117,7 @@ class RunCase(Case):
 
     def __init__(self, run: Run, statistic: str):
         if any(one.rollout_time for one in run.parts):
-            hint = "leave out the rollouts, whose time on other machines is not modelled"
+            hint = "leave out the rollouts, whose time on other machines is not modeled"
             found = Problem("phases", "phases without rollouts", "a phase with one", hint)
             raise SpecError(run.campaign.name, found)
         main = run.main.estimate

@@ -20,7 +20,7 @@ PATH = "ext.serving"
 SMALL = 4 * 2**20
 """Largest message in bytes that counts as small: beyond it NCCL is as fast."""
 
-FLOOR = "smallest elementwise kernel (fp8 quantisation) in a CUDA graph: median"
+FLOOR = "smallest elementwise kernel (fp8 quantization) in a CUDA graph: median"
 """Entry of the table of launches with the floor of a small kernel."""
 
 SAME_LINKS = {"H200-SXM5-141GB": "H100-SXM5-80GB"}

@@ -46,7 +46,7 @@ def configure(parser: Parser) -> None:
         "each with the fastest of its protocols: Simple, LL and, on systems with NVLink, LL128.\n\n"
         "auto uses the times measured on one network (ext.networks[].operations) if there are any, or else the fastest "
         "algorithm that NCCL offers, as its tuner does; no algorithm is faster than the times measured on its network. "
-        "They are ring, tree, nvls, nvls_tree and collnet for all_reduce, ring and nvls for "
+        "NCCL has ring, tree, nvls, nvls_tree and collnet for all_reduce, ring and nvls for "
         "reduce_scatter and all_gather, ring for broadcast and reduce, pairwise for all_to_all, rooted for scatter and "
         "gather. "
         "Frameworks build the others (HSDP, for example, the hierarchical one); they are listed, and can be selected. "

@@ -19,7 +19,7 @@ from calculon.cli.options import (
 )
 from calculon.cli.sizes import size, size_text
 from calculon.declarations.named_values import MATMUL_BYTES
-from calculon.render.document import Block, Section, labelled
+from calculon.render.document import Block, Section, labeled
 from calculon.render.text_tables import FORMATS, Column, Table
 from calculon.render.texts import bandwidth, percent
 
@@ -138,7 +138,7 @@ def _page(product: "MatrixProduct", overlap: "ConcurrentCopy | None") -> Iterato
         "memory": f"{traffic}, {duration(product.memory)}",
         "time": f"{duration(product.time)}: {rate}, {percent(product.share_of_peak)} of the peak",
     }
-    yield Section("", (labelled(figures),))
+    yield Section("", (labeled(figures),))
     if overlap is None:
         return
     alone, shorter = product.time + overlap.copy, min(product.time, overlap.copy)
@@ -151,4 +151,4 @@ def _page(product: "MatrixProduct", overlap: "ConcurrentCopy | None") -> Iterato
         "together": f"{duration(overlap.together)}; one after the other {duration(alone)}",
         "hidden": f"{duration(overlap.hidden)}, {hidden} of the shorter one",
     }
-    yield Section("", (labelled(figures),))
+    yield Section("", (labeled(figures),))

@@ -350,7 +350,7 @@ def _explain(results: "list[SearchResult]", searches: "list[Search]", log: Log) 
 
 
 def _front(result: "SearchResult", ranks: Sequence[int]) -> "Frontier":
-    """Return the first two objectives of a front, each point labelled with the number of its row."""
+    """Return the first two objectives of a front, each point labeled with the number of its row."""
     from calculon.render.frontier import Frontier
 
     objectives = [one.statistic for one in result.objectives]

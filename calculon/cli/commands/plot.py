@@ -200,7 +200,7 @@ KINDS = (
     ),
     Kind(
         "surface",
-        "the best rate over tensor and pipeline parallelism as a surface with a proportional colour scale",
+        "the best rate over tensor and pipeline parallelism as a surface with a proportional color scale",
         _heatmap_options,
         "plot_heatmap",
         "calculon plot surface gpt3-175B 1024 1536 float16 a100_80g -o surface.png\n"

@@ -17,7 +17,7 @@ def configure(parser: Parser) -> None:
         "and memory by part, every layer, the best executions of a search, the errors of the cost model against "
         "measurements on the system, and its assumptions; with --tokens or --campaign, or for a result of calculon "
         "plan that has one, also the whole training run (exit code 1 if it misses a limit). "
-        "Deployments that serve a model have a page, too: files of serve, or MODEL,DEPLOYMENT,SYSTEM with a "
+        "Deployments that serve a model also have a page: files of serve, or MODEL,DEPLOYMENT,SYSTEM with a "
         "workload. The page works offline.",
         "calculon report megatron-1T,3072_t4_p64_d12_mbs4_full,a100_80g -o report.html\n"
         "calculon loe megatron-22B 64 64 float16 a100_80g best.json -t 10 --quiet\n"

@@ -44,7 +44,7 @@ def configure(parser: Parser) -> None:
         "The search is exhaustive over each processor count, each parallel split, and token budgets from "
         "512 to 16,384; the batch of each is solved as in `calculon serve` and must meet the limits. Ranks that "
         "share attention stay in a node; --add tensor_par=16 tries more. Weights and KV caches have 16 bits unless "
-        "--add or --fix changes that: the effect of narrower types on answer quality is not modelled.",
+        "--add or --fix changes that: the effect of narrower types on answer quality is not modeled.",
     )
     parser.argument("MODEL", "the model: a name, or a file")
     parser.argument(

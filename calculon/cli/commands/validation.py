@@ -54,7 +54,7 @@ def configure(parser: Parser) -> None:
         "A bias below 0 means that predictions are too fast or need too little memory. Edition sc23 uses the published "
         "fields of a study's models and executions, edition corrected all of them: vocabulary, flash attention, ... "
         "Served models (serving) and whole runs (campaign: processor-hours, failures, energy and cost) exist in "
-        "edition corrected alone.\n\n"
+        "edition corrected only.\n\n"
         "With --rows, only the rows of your file are compared, under edition corrected. "
         + " ".join(rows_help()),
     )
@@ -76,7 +76,7 @@ def configure(parser: Parser) -> None:
     parser.option(
         "--runs FILE",
         "also write the measured training steps as CSV, with the predictions of edition corrected",
-        ": intervals of predictions rest on validation/runs.csv",
+        ": prediction intervals are based on validation/runs.csv",
     )
 
     parser.option(

@@ -61,7 +61,7 @@ class Sharding:
         return schedule.data_ranks / self.shards(schedule)
 
     def reduces_each_microbatch(self, schedule: Schedule) -> Array:
-        """Return whether gradients are reduced after every microbatch."""
+        """Return true if gradients are reduced after every microbatch."""
         return np.array(True) if self.gradients else ~schedule.columns.no_sync
 
 
@@ -185,7 +185,7 @@ def groups_of(synced: SyncedBlock, schedule: Schedule, system: System) -> list[P
 
 
 def on_tensor_network(synced: SyncedBlock, schedule: Schedule, system: System) -> Array:
-    """Return whether data parallelism uses a network that tensor parallelism uses as well."""
+    """Return true if data parallelism uses a network that tensor parallelism uses as well."""
     tensor = axis_group(schedule, system, "tp")
     groups = groups_of(synced, schedule, system)
     return reduce(np.logical_or, (group.meets(tensor, system) for group in groups))

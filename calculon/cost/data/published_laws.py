@@ -26,7 +26,7 @@ from calculon.hardware.system import System
 from calculon.plan.schedule import Schedule
 
 
-def synchronised(synced: SyncedBytes, cost: CollectiveCost) -> Array:
+def synchronized(synced: SyncedBytes, cost: CollectiveCost) -> Array:
     """Return the cost of reducing gradients and, with a sharded optimizer, of gathering weights.
 
     Source: all-reduce, or reduce-scatter and all-gather: Rajbhandari et al., *ZeRO*, arXiv 1910.02054, section 7.
@@ -39,8 +39,8 @@ def synchronised(synced: SyncedBytes, cost: CollectiveCost) -> Array:
 
 
 def of_block(synced: SyncedBlock, cost: CollectiveCost) -> Array:
-    """Return the cost of synchronising a block, with routed experts among their own replicas."""
-    dense = synchronised(synced.dense, cost)
+    """Return the cost of synchronizing a block, with routed experts among their own replicas."""
+    dense = synchronized(synced.dense, cost)
     if synced.experts is None:
         return dense
     schedule, groups = cost.schedule, groups_of(synced, cost.schedule, cost.system)
@@ -121,7 +121,7 @@ def _embedding_head_traffic(
 
     def apart(cost: CollectiveCost) -> tuple[Array, Array]:
         def of(end: SyncedBytes) -> Array:
-            return np.where(end.weight > 0, synchronised(end, cost), 0.0)
+            return np.where(end.weight > 0, synchronized(end, cost), 0.0)
 
         first, last = of(embedding_head.first), of(embedding_head.last)
         if not embedding_head.tied:

@@ -34,7 +34,7 @@ class Windows:
 
 
 @record
-class Synchronisation:
+class Synchronization:
     """Link and exposed time of a batch; ``stalled`` is the exposed time of each microbatch."""
 
     link: Seconds
@@ -55,12 +55,12 @@ class Replication:
         usage = collectives.usage
         self.usage: Fraction = slow_down(usage, self.schedule.columns.data_par_slowdown)
 
-    def synchronisation(self) -> Synchronisation:
+    def synchronization(self) -> Synchronization:
         """Return the times of the traffic of a batch."""
         link = self.collectives.batch
         sharded = self.sharding.weights
         exposed, stalled = self._with_sharded_weights() if sharded else self._with_whole_weights()
-        return Synchronisation(link=link, exposed=exposed, stalled=stalled)
+        return Synchronization(link=link, exposed=exposed, stalled=stalled)
 
     def _with_whole_weights(self) -> tuple[Seconds, Seconds]:
         """DDP, ZeRO-1 and ZeRO-2: return the exposed time of a batch, and of each microbatch.

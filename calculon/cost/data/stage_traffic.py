@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class SyncedStage(Protocol):
-    """A stage as data parallelism needs it: the bytes that replicas synchronise, and the passes that can hide them."""
+    """A stage as data parallelism needs it: the bytes that replicas synchronize, and the passes that can hide them."""
 
     @property
     def synced(self) -> tuple[SyncedBlock, SyncedEmbeddingHead | None]:

@@ -149,7 +149,7 @@ class ExplicitStrategy(DataParallelStrategy):
         )
         windows = apply(lambda window: np.maximum(window, 0.0), [windows])
         collectives = self.collectives(synced, embedding_head, cost)
-        times = Replication(collectives, windows).synchronisation()
+        times = Replication(collectives, windows).synchronization()
         message = reduced_bytes(synced, schedule)
         none = np.zeros_like(message)
         return GradientSync(

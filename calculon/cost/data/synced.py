@@ -1,4 +1,4 @@
-"""Records of data parallelism: the bytes that replicas synchronise, the passes that can hide it, and its times.
+"""Records of data parallelism: the bytes that replicas synchronize, the passes that can hide it, and its times.
 
 Parameters are of two classes: dense ones, which all replicas of the model share, and routed experts, which may have
 replica groups of their own.
@@ -30,7 +30,7 @@ class SyncedBytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncedBlock:
-    """Bytes of a block that replicas synchronise, by class of parameters.
+    """Bytes of a block that replicas synchronize, by class of parameters.
 
     Attributes:
         dense: Parameters that all replicas of the model share, with routed experts that have the same groups.
@@ -74,7 +74,7 @@ NOTHING = SyncedBytes(weight=np.zeros(1), gradient=np.zeros(1))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncedEmbeddingHead:
-    """Synchronised bytes of the embedding (first stage), of the LM head (last stage), and of both on one stage.
+    """Synchronized bytes of the embedding (first stage), of the LM head (last stage), and of both on one stage.
 
     If ``tied``, embedding and head are one table, which counts once in ``both``.
     """
@@ -104,7 +104,7 @@ class SyncedEmbeddingHead:
         return replace(self, first=first, last=last, both=both)
 
     def apart(self, piped: Array) -> tuple[SyncedBytes, SyncedBytes]:
-        """Return embedding and head; a shared table on one stage is synchronised once, with the embedding."""
+        """Return embedding and head; a shared table on one stage is synchronized once, with the embedding."""
         if not self.tied:
             return self.first, self.last
 
@@ -165,7 +165,7 @@ class BackwardPass:
 
 
 def synced_block(block: BlockCost, schedule: Schedule) -> SyncedBlock:
-    """Return the gradient and parameter bytes that replicas synchronise of a block."""
+    """Return the gradient and parameter bytes that replicas synchronize of a block."""
     sent, gradient = block.forms.sent, block.gradient_message
     if not schedule.has_separate_experts:
         return SyncedBlock(dense=SyncedBytes(weight=sent, gradient=gradient))

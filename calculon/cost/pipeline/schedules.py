@@ -19,7 +19,7 @@ from calculon.declarations.named_values import FOLDED_SCHEDULES, PAIRED_SCHEDULE
 
 @record
 class Passes:
-    """Times of a stage for one microbatch; the first axis of all arrays is that of kinds of stage.
+    """Times of a stage for one microbatch; the first axis of all arrays is over kinds of stages.
 
     The first stage is of the first kind, and the last stage of the last kind.
 
@@ -221,8 +221,8 @@ def held_chunks(
 ) -> tuple[Count, ...]:
     """Microbatches for which a rank of a folded schedule holds its first and second chunk: each of shape (2, ...).
 
-    For DualPipe, `ranks` are those of the first half, and `microbatches` those of one direction. ZBV has two peaks:
-    with one more of the first chunk and one less of the second. Either may need more memory.
+    For DualPipe, `ranks` counts the first half of the ranks, and `microbatches` one direction only. ZBV has two peaks,
+    the second with one more of the first chunk and one less of the second chunk. Either may need more memory.
     """
     rank, ranks, microbatches = np.broadcast_arrays(rank, ranks, microbatches)
     most = 2 * ranks + (schedule in PAIRED_SCHEDULES)

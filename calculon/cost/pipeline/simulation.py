@@ -95,8 +95,8 @@ def simulated_time(
     """Return the time of a batch of each execution, from the first pass to the last: shape (executions,).
 
     For :data:`STEPWISE` schedules, it is the longest time of a rank from its own first pass to its own last one, since
-    the next batch follows on each rank. Results arrive at other ranks `delay` seconds later. For DualPipe, `passes` are
-    those of the first half of the ranks and `microbatches` those of one direction: the second half mirrors the first.
+    the next batch follows on each rank. Results arrive at other ranks `delay` seconds later. For DualPipe, `passes` has
+    the first half of the ranks, and `microbatches` counts one direction only: the second half mirrors the first.
     """
     delay = np.broadcast_to(delay, passes.forward.shape[-1:])
     ranks, _, executions = passes.forward.shape

@@ -54,7 +54,7 @@ class ExpertFields(PipelineFields):
     moe_dispatcher: str = declare(
         "token dispatch to experts on other ranks: alltoall, one row per expert of a token, exchanged within the "
         "group; allgather, all tokens to every rank; deepep, one copy per node with an expert of the token, forwarded "
-        "inside the node; hybridep, another library, modelled in the same way",
+        "inside the node; hybridep, another library, modeled in the same way",
         choices=MOE_DISPATCHERS,
         default="alltoall",
         scope=LAYOUT,

@@ -31,7 +31,7 @@ class OperatorFields(PublishedFields):
         instead="use the option of the edition: --edition, or edition=... in Python",
     )
     attn_impl: str = declare(
-        "attention kernel: eager stores the score matrix, flash does not materialise it",
+        "attention kernel: eager stores the score matrix, flash does not materialize it",
         choices=("eager", "flash"),
         default="eager",
         scope=LAYOUT,
@@ -335,17 +335,17 @@ class OperatorFields(PublishedFields):
         adds="true: overlap by rings, pieces and whole products as in Transformer Engine's user buffers",
     )
     tp_hidden_percent: int = declare(
-        "share of the modelled overlap of split products that a real step reaches: pieces wait for each other's "
+        "share of the modeled overlap of split products that a real step reaches: pieces wait for each other's "
         "copies, and run more slowly than alone",
         unit="%",
         at_least=0,
         at_most=100,
         default=100,
         scope=BLOCK,
-        label="{} % of the modelled overlap",
+        label="{} % of the modeled overlap",
         mark="{} % hidden",
         needs={"tensor_par_overlap": ("ring", "pipe")},
-        adds="shares of the modelled overlap of split products",
+        adds="shares of the modeled overlap of split products",
         samples=(0, 25),
         of="circumstance",
     )

@@ -87,7 +87,7 @@ class PublishedFields:
         instead="use the argument of the datatype",
     )
     fused_activation: bool = declare(
-        "GeLU fused with its neighbours, so that its input is not stored",
+        "GeLU fused with its neighbors, so that its input is not stored",
         scope=LAYOUT,
         control="Fused activation",
     )

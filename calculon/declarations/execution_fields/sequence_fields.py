@@ -58,7 +58,7 @@ class SequenceFields(ExpertFields):
         control="CP exchange",
     )
     cp_a2a_size: int = declare(
-        "with cp_comm a2a_p2p: ranks that exchange heads with each other, neighbours in a mesh",
+        "with cp_comm a2a_p2p: ranks that exchange heads with each other, neighbors in a mesh",
         at_least=0,
         default=0,
         scope=BLOCK | BATCH,
@@ -106,7 +106,7 @@ class SequenceFields(ExpertFields):
         "packed sequences: 100 times the sum of squared document lengths over (the sum of lengths x tokens of a "
         "sequence): the share of its sequence that a token can attend to, since no document attends to another; 100: "
         "one document per sequence. Only attention and model FLOP depend on it; windows treat documents as equal. "
-        "Padding tokens are not modelled",
+        "Padding tokens are not modeled",
         unit="%",
         at_least=1,
         at_most=100,

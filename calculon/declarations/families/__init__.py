@@ -27,7 +27,7 @@ INEXPRESSIBLE = {
     "add_cross_attention": "cross-attention",
     "is_encoder_decoder": "an encoder",
     "use_bidirectional_attention": "attention to later tokens",
-    "quantization_config": "quantised weights",
+    "quantization_config": "quantized weights",
 }
 """Keys of features that a model cannot express, unless the family reads them."""
 

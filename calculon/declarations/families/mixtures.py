@@ -230,7 +230,7 @@ READS = (
     "ffn_config.moe_num_experts",
 )
 RELEASED = (*READS, "quantization_config")
-"""Keys read for models that were trained in 16 bits but released with quantised weights."""
+"""Keys read for models that were trained in 16 bits but released with quantized weights."""
 _SILU: dict[str, tuple[Any, ...]] = {"ffn_config.ffn_act_fn.name": ("silu",)}
 
 FAMILIES = {

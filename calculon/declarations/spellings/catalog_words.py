@@ -4,7 +4,7 @@ A file lists further names of itself under ``about.aliases``: a list of texts, o
 alias that two files list is ambiguous. It resolves to the usual one of them: the system that lists, under
 ``about.usual``, words for the other systems of its family. Without a usual one the alias is refused.
 
-Names of models are compared without case and separators, without the organisation of a repository, and without suffixes
+Names of models are compared without case and separators, without the organization of a repository, and without suffixes
 for fine-tuned models of the same shape; a point between digits counts. Names of systems are compared as sets of words,
 in any order; words of its name and its memory size may be added to an alias: the system with the alias ``h100`` also
 matches ``h100-80gb``. Files of the published tool match only by exact name if there is a more complete file: this
@@ -155,7 +155,7 @@ def _of_model(kind: str, text: str, known: Mapping[str, Path]) -> Meaning:
             parts.setdefault(name, set()).update(_parts(written))
             for key in _keys(written):
                 keys.setdefault(key, set()).add(name)
-    text = _without_organisation(text)
+    text = _without_organization(text)
     asked = _keys(text)
     names = {name for key in asked for name in keys.get(key, ())}
     if names:
@@ -201,7 +201,7 @@ def _with_like_words(asked: set[str], parts: Mapping[str, set[str]]) -> set[str]
     }
 
 
-def _without_organisation(text: str) -> str:
+def _without_organization(text: str) -> str:
     owner, _, rest = text.strip().partition("/")
     return rest if rest and "/" not in rest and owner.lower() in ORGANISATIONS else text
 

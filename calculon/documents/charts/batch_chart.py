@@ -26,7 +26,7 @@ _BANDS = {
     "floors": ("orange", "x"),
     "host": ("silver", ""),
 }
-"""Colours and hatches of the causes of decode time: memory blue, communication vermilion."""
+"""Colors and hatches of the causes of decode time: memory blue, communication vermilion."""
 
 _FEW = 4  # batch from which on its axis has ticks at powers of two
 _ROUNDING = 1e-9

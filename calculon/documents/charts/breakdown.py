@@ -27,7 +27,7 @@ from calculon.render.chart_axes import time_unit
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Colour and hatch of a segment of a bar."""
+    """Color and hatch of a segment of a bar."""
 
     color: str
     hatch: str = ""
@@ -58,13 +58,13 @@ LOOKS = {
     "activation gradients": Look("amber", "."),
     "gathered weights": Look("pink", "/"),
     "gradients being reduced": Look("plum"),
-    "fragments": Look("grey", "x"),
+    "fragments": Look("gray", "x"),
     "reserved": Look("slate", "."),
     EVERYTHING: Look("silver"),
 }
-"""Colours of parts of the time by family (compute blue, communication vermilion), with shades and hatches.
+"""Colors of parts of the time by family (compute blue, communication vermilion), with shades and hatches.
 
-Colours of kinds of memory contrast with light and dark pages, and neighbouring kinds differ in hue.
+Colors of kinds of memory contrast with light and dark pages, and neighboring kinds differ in hue.
 """
 
 _FAR = 20  # a capacity further away would make the bars too short

@@ -100,7 +100,7 @@ def _series(
     if len(met) < len(mine):
         missed = [one for one in mine if not one["meets"]]
         yield _line(missed, money, factor, **look, hollow=True)
-        look |= {"color": "grey", "marker": "circle"}
+        look |= {"color": "gray", "marker": "circle"}
         # A line without points only adds a legend entry.
         yield _line([], money, factor, name="misses a limit", **look, hollow=True)
 
@@ -117,7 +117,7 @@ def _front(document: Plain, factor: float) -> Iterator[Line]:
     """Yield the line through the Pareto-optimal points in days and money."""
     front = [document["points"][place] for place in document["frontier"]]
     if len(front) > 1:
-        look = {"name": "frontier", "color": "grey", "steps": "after"}
+        look = {"name": "frontier", "color": "gray", "steps": "after"}
         yield _line(front, document["money"], factor, **look)
 
 
@@ -149,7 +149,7 @@ def _best(document: Plain, factor: float) -> Iterator[Line]:
     if one["days_low"] is not None:
         ends = [one["days_low"], one["days_high"]]
         name = "interval of its days"
-        yield Line(name=name, x=ends, y=[y, y], color="grey+40", width=3.0)
+        yield Line(name=name, x=ends, y=[y, y], color="gray+40", width=3.0)
     words = "best" if document["best"] is not None else "closest to the limits"
     look = {"color": "black", "sizes": (13.0,), "hollow": True}
     name = f"{words}: {one['num_procs']:,} x {one['system']}"

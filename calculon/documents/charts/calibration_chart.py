@@ -134,7 +134,7 @@ def errors_panel(title: str, fitted: Points, held: Points) -> Panel:
         ),
         marks=[
             Span(name=f"within {percent:g} %", low=-percent, high=percent, level=True, opacity=0.5),
-            Rule(at=0.0, level=True, color="grey", width=0.8),
+            Rule(at=0.0, level=True, color="gray", width=0.8),
             *(
                 dots(
                     [

@@ -61,7 +61,7 @@ def _rules(now: float, in_file: float) -> list[Rule]:
     rules = [Rule(name=f"now: {now:,.5g} GiB", at=now, color="vermilion")]
     if in_file != now:
         name = f"system file: {in_file:,.5g} GiB"
-        rules.append(Rule(name=name, at=in_file, color="grey", dash="dash"))
+        rules.append(Rule(name=name, at=in_file, color="gray", dash="dash"))
     return rules
 
 

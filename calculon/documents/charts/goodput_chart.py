@@ -41,7 +41,7 @@ _MORE = "more than"
 def goodput_curves(document: Plain) -> Chart:
     """Return three panels by processor count: goodput, hours between interruptions, minutes between checkpoints.
 
-    Ranges with extrapolated failure rates are grey, and published runs have black marks.
+    Ranges with extrapolated failure rates are gray, and published runs have black marks.
 
     Args:
         document: :meth:`calculon.advise.runs.goodput_by_size.GoodputBySize.to_dict`.
@@ -51,7 +51,7 @@ def goodput_curves(document: Plain) -> Chart:
     x = count_axis("Processors", document["num_procs"])
     backs = [*_extrapolated(document, x)]
     plan = Rule(
-        name="processors of the plan", at=document["plan_num_procs"], color="grey", dash="dot"
+        name="processors of the plan", at=document["plan_num_procs"], color="gray", dash="dot"
     )
     marks = [_curves(document, place) + _runs(document, place) for place in range(len(_FIGURES))]
     hours, minutes = ([y for line in marks[place] for y in line.y] or [1.0] for place in (1, 2))
@@ -109,7 +109,7 @@ def _curves(document: Plain, place: int) -> list[Line]:
         if hollow:
             result.append(dots(hollow, marker, color=color, hollow=True))
     if limited:
-        result.append(dots([], name="limited by storage bandwidth", color="grey", hollow=True))
+        result.append(dots([], name="limited by storage bandwidth", color="gray", hollow=True))
     return result
 
 

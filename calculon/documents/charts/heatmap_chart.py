@@ -22,7 +22,7 @@ from calculon.render.chart import (
 from calculon.render.chart_axes import Quantity
 
 _SCALE = ("blue+30", "blue+65", "blue+90")
-"""Colours from the best value to values :data:`_FAR` times worse: light enough for dark digits."""
+"""Colors from the best value to values :data:`_FAR` times worse: light enough for dark digits."""
 
 _FAR = 2.5
 
@@ -97,7 +97,7 @@ class Heatmap:
         worse, better = (value, best) if self.smallest else (best, value)
         if better > 0 and worse > 0:
             return worse / better
-        # A ratio is meaningless next to 0 or between signs: these values get the worst colour.
+        # A ratio is meaningless next to 0 or between signs: these values get the worst color.
         return 1.0 if value == best else _FAR
 
     def text(self, cell: Cell) -> str:
@@ -129,7 +129,7 @@ def heatmap(data: Heatmap) -> Chart:
 
 
 def surface(data: Heatmap) -> Chart:
-    """Return the heatmap with colours proportional to the values, and a colour scale: it shows the slope."""
+    """Return the heatmap with colors proportional to the values, and a color scale: it shows the slope."""
     chart = heatmap(data)
     (panel,), cells = chart.rows[0], _values(data)
     grid: list[list[float | None]] = [[None] * len(row) for row in cells.values]
@@ -179,7 +179,7 @@ def _crosses(data: Heatmap) -> Iterator[Mark]:
     noted = [(row, column, cell.note) for (row, column), cell in zip(places, missing, strict=True)]
     # Crosses move up to leave space for the reason below.
     crosses = [(column, row + (0.15 if note else 0)) for row, column, note in noted]
-    yield dots(crosses, "thin cross", name=words, color="grey", **point_attributes(missing))
+    yield dots(crosses, "thin cross", name=words, color="gray", **point_attributes(missing))
     if noted := [one for one in noted if one[2]]:
         yield Notes(
             x=[column for _, column, _ in noted],
@@ -187,7 +187,7 @@ def _crosses(data: Heatmap) -> Iterator[Mark]:
             texts=[note for *_, note in noted],
             side="center",
             size=6.0,
-            color="grey",
+            color="gray",
         )
 
 

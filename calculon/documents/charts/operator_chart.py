@@ -22,7 +22,7 @@ WORK_COLORS = {
     "recompute": "sky",
     EXPOSED: "vermilion",
 }
-"""Colours of the passes."""
+"""Colors of the passes."""
 
 _AROUND, _ROW = 0.9, 0.26
 """Inches: title and axis; a bar."""

@@ -25,7 +25,7 @@ CELLS = (360, 240)
 """Raster of distinguishable dots (columns, rows): only one dot per cell is drawn."""
 
 _LABELS = 8
-"""Maximum number of labelled plans of the front."""
+"""Maximum number of labeled plans of the front."""
 
 _FAR = 20.0
 """Ratio of the ends of the front from which on an axis is logarithmic."""
@@ -112,7 +112,7 @@ def plans_chart(
     single = [one for one in (best, shown) if one is not None]
     drawn = _Plans(*statistics, [*front, *splits, *single], [*front, *single])
     marks = [
-        drawn.points(splits, "each split", "grey", (5.0,)),
+        drawn.points(splits, "each split", "gray", (5.0,)),
         *drawn.front(front, "Pareto-optimal"),
     ]
     if best is not None:
@@ -166,13 +166,13 @@ class _Plans:
         values = np.array([points.x, points.y])
         steps = "after" if ascends(values) else "before"
         yield replace(points, dash="solid", width=1.2, steps=steps)
-        labelled = [i for i in spread(values, _LABELS) if plans[i].label]
-        if not labelled:
+        labeled = [i for i in spread(values, _LABELS) if plans[i].label]
+        if not labeled:
             return
         yield Notes(
-            x=[points.x[i] for i in labelled],
-            y=[points.y[i] for i in labelled],
-            texts=[plans[i].label for i in labelled],
+            x=[points.x[i] for i in labeled],
+            y=[points.y[i] for i in labeled],
+            texts=[plans[i].label for i in labeled],
             side="below",
             size=6.5,
         )
@@ -222,7 +222,7 @@ def spread(front: Array, most: int) -> list[int]:
     span = np.ptp(front, axis=1)
     span[span == 0] = 1.0
     places = front / span[:, None]
-    # The best by the vertical statistic is always labelled.
+    # The best by the vertical statistic is always labeled.
     order = sorted(range(front.shape[1]), key=lambda i: -front[1, i])
     chosen: list[int] = []
     for i in order:

@@ -84,7 +84,7 @@ def _title(run: Plain, main: Result) -> str:
 
 
 _Bar = tuple[str, float, str]
-"""Label, days and colour of a bar."""
+"""Label, days and color of a bar."""
 
 
 def _parts(run: Plain) -> list[_Bar]:
@@ -163,7 +163,7 @@ def _ends(run: Plain, main: Result) -> Iterator[_End]:
         words = [main.digits.rate(end * factor, like=days * factor) for end in (first, last)]
         text = f"{' to '.join(words)} {unit[0].lower()}"
         level = f": {level_text(main.interval)} interval" if main.interval else ""
-        yield _End(f"cost model{level}", "grey", first, days, last, text)
+        yield _End(f"cost model{level}", "gray", first, days, last, text)
 
 
 def _ends_panel(run: Plain, main: Result) -> Panel:

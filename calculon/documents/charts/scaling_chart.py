@@ -114,7 +114,7 @@ class _Ordered:
     def crosses(self) -> Iterator[Line]:
         """Yield crosses at the bottom of a panel for processor counts on which no plan can run."""
         if self.bad:
-            look = {"color": "grey", "marker": "thin cross", "dash": "none", "clip": False}
+            look = {"color": "gray", "marker": "thin cross", "dash": "none", "clip": False}
             yield self._line(self.bad, [0.0] * len(self.bad), name="no plan can run", **look)
 
 

@@ -22,13 +22,13 @@ LOOKS = {
     "inputs": ("gradients of inputs", "purple"),
     "weight": ("gradients of weights", "orange"),
 }
-"""Label and colour by kind of pass."""
+"""Label and color by kind of pass."""
 
 _LIGHTEST = 0.55
-"""Share of white in the colour of the last chunk."""
+"""Share of white in the color of the last chunk."""
 
 _SHADES = 4
-"""Maximum number of shades per kind of pass: with many chunks, neighbouring chunks share one."""
+"""Maximum number of shades per kind of pass: with many chunks, neighboring chunks share one."""
 
 _BACKWARD = ("backward", "inputs")
 """Kinds of passes that include activation recomputation."""
@@ -126,7 +126,7 @@ def _busy(pieces: Iterable[Piece]) -> float:
 
 
 def _shade(kind: str, shade: int, shades: int) -> str:
-    """Return the colour of a kind of pass; later chunks are lighter."""
+    """Return the color of a kind of pass; later chunks are lighter."""
     return lighter(LOOKS[kind][1], _LIGHTEST * shade / (shades - 1) if shades > 1 else 0.0)
 
 
@@ -138,7 +138,7 @@ BUBBLE_AND_IDLE = (
 
 
 def schedule_key(gantt: Gantt) -> tuple[Block, ...]:
-    """Return the legend of a schedule: colours by kind of pass, with a column for each shade of chunks."""
+    """Return the legend of a schedule: colors by kind of pass, with a column for each shade of chunks."""
     chunks, shades = gantt.chunks, min(gantt.chunks, _SHADES)
     spans = [[one for one in range(chunks) if one * shades // chunks == n] for n in range(shades)]
     heads = [f"{one[0] + 1} to {one[-1] + 1}" if len(one) > 1 else f"{one[0] + 1}" for one in spans]
@@ -174,7 +174,7 @@ def schedule(
         marks.append(drawn.idle_texts())
     if selected is not None and gantt.stages > 1:
         marks.append(drawn.frame(selected))
-    # With many stages, only every n-th one is labelled.
+    # With many stages, only every n-th one is labeled.
     step = max(1, -(-gantt.stages // _LABELLED))
     room = 1.06 if gantt.stages <= _LABELLED else 1.0
     panel = Panel(
@@ -220,7 +220,7 @@ class _Schedule:
         return Boxes(
             name=f"idle: {100 * self.gantt.idle_share:.1f} % of the drawn time",
             boxes=[(0.0, last, i - half, i + half) for i in range(self.gantt.stages)],
-            color="grey+30",
+            color="gray+30",
             hatch="/",
         )
 
@@ -280,7 +280,7 @@ class _Schedule:
         ]
         if not shown or row < _MIN_ROW:
             return
-        # White digits on dark passes: later chunks and weight gradients have light colours.
+        # White digits on dark passes: later chunks and weight gradients have light colors.
         dark = [piece.chunk < self.gantt.chunks / 2 and piece.kind != "weight" for piece in shown]
         yield Notes(
             x=[(piece.start + piece.end) / 2 * self.factor for piece in shown],
@@ -300,7 +300,7 @@ class _Schedule:
             y=stages,
             texts=[f"{100 * self.gantt.idle(stage):.0f} %" for stage in stages],
             size=7.0,
-            color="grey",
+            color="gray",
         )
 
     def frame(self, stage: int) -> Boxes:

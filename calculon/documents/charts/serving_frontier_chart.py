@@ -93,7 +93,7 @@ def _linked(points: Sequence[Plain], color: str, link: Callable[[Plain], str]) -
 
 @dataclass(frozen=True, slots=True)
 class _Label:
-    """Labelled point, with deployment and batch; labels of lower rank are placed first."""
+    """Labeled point, with deployment and batch; labels of lower rank are placed first."""
 
     point: Plain
     text: str

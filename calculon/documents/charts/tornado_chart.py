@@ -27,7 +27,7 @@ MOST = 12
 """Maximum number of bars of a panel."""
 
 ENDS = {"low": ("vermilion+60", "/"), "high": ("blue", "")}
-"""Colour and hatch of the bars of lower and of higher figures."""
+"""Color and hatch of the bars of lower and of higher figures."""
 
 _PREFIXES = (("G", 1e9), ("M", 1e6), ("k", 1e3))
 _LONGEST = 34  # characters per line of a label

@@ -37,7 +37,7 @@ def traffic_chart(result: Result) -> Chart | None:
     panel = Panel(
         x=Axis(label="Time per step", unit=unit, limits=(0.0, 1.04 * factor * longest)),
         y=categories(names),
-        marks=stacked([bars("exposed", "vermilion", exposed), bars("hidden", "grey", hidden)]),
+        marks=stacked([bars("exposed", "vermilion", exposed), bars("hidden", "gray", hidden)]),
         height=_AROUND + _ROW * len(names),
     )
     return result_chart(result, panel)

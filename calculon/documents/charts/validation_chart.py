@@ -98,7 +98,7 @@ def _rows(one: Pairs, edition: str) -> Chart:
                 color="silver",
                 width=3,
             ),
-            replace(points, name="measured", x=measured, color="grey", sizes=(7.0,), hollow=True),
+            replace(points, name="measured", x=measured, color="gray", sizes=(7.0,), hollow=True),
             replace(points, name=f"predicted (edition {edition})"),
             Notes(x=[max(pair) for pair in pairs], y=places, texts=errors),
         ],
@@ -132,7 +132,7 @@ def _panel(one: Pairs) -> Panel:
         y=replace(axis, label="Predicted", unit=""),
         marks=[
             band(ends, BAND, name=f"within {100 * BAND:.0f} %", color="sky", opacity=0.3),
-            Line(name="predicted = measured", x=ends, y=ends, color="grey", width=0.9),
+            Line(name="predicted = measured", x=ends, y=ends, color="gray", width=0.9),
             dots(
                 zip(one.measured, one.estimated, strict=True),
                 name="an execution",

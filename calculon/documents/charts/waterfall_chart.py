@@ -15,7 +15,7 @@ from calculon.render.chart_axes import time_unit
 from calculon.render.digits import Digits
 
 SAVED, ADDED, WHOLE, SIZE = "blue", "vermilion", "black+30", "sky"
-"""Colours of time saved and added, of both ends, and of the memory of plans in between."""
+"""Colors of time saved and added, of both ends, and of the memory of plans in between."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def _height(one: WaterfallData) -> float:
 
 
 def _bars_of_times(one: WaterfallData) -> Iterator[tuple[float, float, str, str]]:
-    """Yield start, end, colour and text of each bar, in seconds; NaN stands for the start of the axis."""
+    """Yield start, end, color and text of each bar, in seconds; NaN stands for the start of the axis."""
     times, last = one.times, one.waterfall["best"]["seconds"]
     largest = max(*times, last)
     first_text, last_text = one.digits.seconds([times[0], last], largest)
@@ -133,7 +133,7 @@ def _times(one: WaterfallData, *, titled: bool = False) -> Panel:
             Line(
                 x=[x for time in reached for x in (time, time, math.nan)],
                 y=[y for row in rows[:-1] for y in (row, row + 1, math.nan)],
-                color="grey",
+                color="gray",
                 width=0.7,
             ),
             Bars(

@@ -1,4 +1,4 @@
-// Draws the charts of the page in its colours: visible charts first, one per animation frame.
+// Draws the charts of the page in its colors: visible charts first, one per animation frame.
 
 const SETTINGS = {
   responsive: true,
@@ -147,12 +147,12 @@ for (const type of ["mouseover", "focusin"]) {
   });
 }
 
-const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 function themed(layout, width) {
-  const [ink, quiet, rule] = [colour("--ink"), colour("--quiet"), colour("--rule")];
+  const [ink, quiet, rule] = [color("--ink"), color("--quiet"), color("--rule")];
   const axis = { gridcolor: rule, linecolor: rule, zerolinecolor: rule, automargin: true };
-  const apart = { marker: { line: { color: colour("--panel"), width: 1 } } }; // outlines separate the pieces of a bar
+  const apart = { marker: { line: { color: color("--panel"), width: 1 } } }; // outlines separate the pieces of a bar
   const base = {
     template: { data: { bar: [apart] } },
     paper_bgcolor: "transparent",
@@ -160,7 +160,7 @@ function themed(layout, width) {
     font: { color: ink, family: getComputedStyle(document.body).fontFamily, size: width < 500 ? 11 : 13 },
     margin: { l: 8, r: 16, t: 8, b: 40, ...layout.margin },
     modebar: { bgcolor: "transparent", color: quiet, activecolor: ink },
-    hoverlabel: { bgcolor: colour("--panel"), bordercolor: rule, font: { color: ink }, align: "left" },
+    hoverlabel: { bgcolor: color("--panel"), bordercolor: rule, font: { color: ink }, align: "left" },
   };
   const axes = Object.fromEntries(
     Object.keys({ xaxis: 0, yaxis: 0, ...layout })
@@ -176,7 +176,7 @@ function themed(layout, width) {
 async function download(place, format) {
   if (!(await plotly)) return;
   const { data, layout } = JSON.parse(place.dataset.figure);
-  const drawn = { ...themed(layout, place.clientWidth), paper_bgcolor: colour("--panel") };
+  const drawn = { ...themed(layout, place.clientWidth), paper_bgcolor: color("--panel") };
   const name = [document.title.split(" - ")[0], place.closest(".part").id.replace("part-", "")].join(" ");
   const size = { width: place.clientWidth, height: place.clientHeight, scale: format === "png" ? 2 : 1 };
   await Plotly.downloadImage({ data, layout: drawn }, { format, filename: name.replace(/[^\w.+-]+/g, "-"), ...size });

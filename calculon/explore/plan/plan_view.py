@@ -133,7 +133,7 @@ def _of_stage(state: State, number: int) -> str:
     return f"{there}#part-stage"
 
 
-def _sure(state: State, answers: Answers) -> ViewPart | None:
+def _confidence(state: State, answers: Answers) -> ViewPart | None:
     """Return the basis of the prediction interval, and similar measured runs."""
     result = answers.plan(state).brief
     if result is None or result.belief is None:
@@ -225,6 +225,6 @@ PARTS = (
         name="changes", title="The effect of single changes", make=single_changes, later=True
     ),
     ViewPartKind(name="traffic", title="Traffic", make=_traffic, later=True),
-    ViewPartKind(name="sure", title="Prediction interval", make=_sure, later=True),
+    ViewPartKind(name="sure", title="Prediction interval", make=_confidence, later=True),
     ViewPartKind(name="whole", title="The whole page", make=_whole, later=True),
 )

@@ -118,7 +118,7 @@ def plan_point(
     words: str,
     link: str = "",
 ) -> PlanPoint:
-    """Return a plan as a point of a chart of two statistics, labelled with both."""
+    """Return a plan as a point of a chart of two statistics, labeled with both."""
     figures = ", ".join(figure(*pair, stats) for pair in ((y, place[1]), (x, place[0])))
     return PlanPoint(
         x=place[0],

@@ -27,7 +27,7 @@ from calculon.explore.controls import adjusted_state, controls
 from calculon.explore.exports.exports import written
 from calculon.explore.labels import label
 from calculon.explore.page_state import CHANGED, LONGEST, State, read_good, read_state
-from calculon.explore.request_tracking import Cancelled, PageRequest, Pending, under_way
+from calculon.explore.request_tracking import Canceled, PageRequest, Pending, under_way
 from calculon.explore.view_names import SERVING, VIEWS
 from calculon.explore.view_part import ASSETS, ViewPart, ViewPartKind, html
 from calculon.explore.views import KINDS, PARTS
@@ -342,7 +342,7 @@ def _answered(
 
     async def endpoint(request: Request) -> Response:
         visit = PageRequest(patience)
-        # Watch for a disconnect during the computation, so that abandoned work is cancelled.
+        # Watch for a disconnect during the computation, so that abandoned work is canceled.
         answer = asyncio.get_running_loop().run_in_executor(threads, _made, make, request, visit)
         left = asyncio.ensure_future(_left(request))
         try:
@@ -372,7 +372,7 @@ def _made(make: Callable[[Request], Response], request: Request, visit: PageRequ
     try:
         with under_way(visit):
             return make(request)
-    except Cancelled:
+    except Canceled:
         return _NOBODY
     except MemoryError:
         return PlainTextResponse("not enough memory: request fewer results at once", 503)

@@ -311,7 +311,7 @@ def port_share(
     link_torus = system.link(network).torus
     if link_torus is not None and name == "torus":
         links = link_torus.exchange_share if operation == "all_to_all" else link_torus.share
-        return system.networks[network].efficiency * links(members, group.neighbours(network))
+        return system.networks[network].efficiency * links(members, group.neighbors(network))
     if operation != "all_reduce" or not system.reduces_in_network(network):
         return law.rates.share(members) if law else None
     if name == MEASURED and law:
@@ -385,7 +385,7 @@ def group_time(
     """Return the time of an operation in columns of groups.
 
     Args:
-        operation: One of ``OPERATIONS``; ``p2p`` is a transfer between neighbours in the group.
+        operation: One of ``OPERATIONS``; ``p2p`` is a transfer between neighbors in the group.
         size: Bytes of the full array, as in nccl-tests.
         algorithm: ``published``: :meth:`Fabric.time` on the outermost network (a broadcast or reduce transfers the
             whole message; there is no all-to-all, scatter or gather). ``auto``: the measured time if the system states

@@ -189,7 +189,7 @@ def torus(system: System, group: Group, operation: str) -> Schedule:
         if operation in ("broadcast", "reduce"):
             shares[i] = np.where(used, 1 / below, 0)
         if one := system.link(i).torus:
-            steps[i] = _passes(operation) * one.hops(members, group.neighbours(i))
+            steps[i] = _passes(operation) * one.hops(members, group.neighbors(i))
     return Schedule(tuple(steps), tuple(shares), together=False)
 
 
@@ -245,7 +245,7 @@ def is_measured(system: System, group: Group, name: str, operation: str) -> Arra
 
 
 def direct(system: System, group: Group, operation: str) -> Schedule:
-    """Return the schedule in which every rank sends its neighbour the message; the outermost network decides.
+    """Return the schedule in which every rank sends its neighbor the message; the outermost network decides.
 
     The network's ``ops`` state how often the message crosses its links.
     """

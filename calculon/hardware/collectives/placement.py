@@ -27,7 +27,7 @@ class Group:
         below: Ranks of the group inside each of these members; each has its own port to the network.
         network: Number of the outermost network in use; 0 for a placed group of one.
         node: Number of the innermost network of the system.
-        apart: Distance between members on each network, in instances of the inner networks; None for neighbours.
+        apart: Distance between members on each network, in instances of the inner networks; None for neighbors.
     """
 
     ranks: Count
@@ -90,7 +90,7 @@ class Group:
         apart = tuple(np.where(joined > 1, inner, outer) for joined, inner, outer in distances)
         return Group.of(system, near.ranks * self.ranks, members, apart)
 
-    def neighbours(self, number: int) -> Array:
+    def neighbors(self, number: int) -> Array:
         """Return a mask of groups whose members are adjacent on a network."""
         return np.array(True) if self.apart is None else np.asarray(self.apart[number]) == 1
 

@@ -103,7 +103,7 @@ def _read_sglang(reading: Reading) -> Drafted:
         return "ngram", drafted
     if of_its_own:
         if branches != 1:
-            reading.not_modelled(_BRANCHES, "a tree of drafted tokens: a single branch is modelled")
+            reading.not_modelled(_BRANCHES, "a tree of drafted tokens: a single branch is modeled")
         return "mtp", steps
     reading.not_modelled(_ALGORITHM, _OTHER)
     return "none", None

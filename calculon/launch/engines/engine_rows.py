@@ -133,7 +133,7 @@ class TypeNames:
 
     dtype, weights, cache: Settings of the 16-bit type, of quantized weights, and of the KV cache; `weights` is empty if
         only the checkpoint determines it.
-        quantised: Pairs of types of weights and experts, each with a text of the engine's names, of which the first is
+        quantized: Pairs of types of weights and experts, each with a text of the engine's names, of which the first is
             written; ``wide`` is the 16-bit type and ``same`` the type of the other weights.
         caches: Types of the KV cache, with a text of the engine's names.
     """
@@ -141,7 +141,7 @@ class TypeNames:
     dtype: str
     weights: str
     cache: str
-    quantised: Mapping[tuple[str, str], str]
+    quantized: Mapping[tuple[str, str], str]
     caches: Mapping[str, str]
 
     def row(self) -> Row:
@@ -175,7 +175,7 @@ class TypeNames:
         """Return the types of weights and experts; types that only the checkpoint states are reported."""
         stated = reading.setting(self.weights) if self.weights else None
         if stated is not None and stated.value not in (None, "auto"):
-            if types := by_name(self.quantised).get(str(stated.value)):
+            if types := by_name(self.quantized).get(str(stated.value)):
                 return types
             effect = "types of weights that only the checkpoint states: set them with --set weights_dtype=..."
             reading.not_modelled(stated.name, effect)
@@ -191,8 +191,8 @@ class TypeNames:
         )
         result: Fields = {} if wide == WIDE[0] else {self.dtype: wide}
         pair = ("wide" if weights == wide else weights), experts
-        if pair in self.quantised and self.weights:
-            result[self.weights] = self.quantised[pair].split()[0]
+        if pair in self.quantized and self.weights:
+            result[self.weights] = self.quantized[pair].split()[0]
         elif pair != ("wide", "same"):
             result[f"{COMMENTED}weights_dtype"] = weights
             result |= {f"{COMMENTED}experts_dtype": experts} if experts != "same" else {}

@@ -1,4 +1,4 @@
-"""Engine options without effect on time and memory, and options whose effect is not modelled."""
+"""Engine options without effect on time and memory, and options whose effect is not modeled."""
 
 from collections.abc import Mapping
 
@@ -13,7 +13,7 @@ _BOTH = """
 _SPECULATION = "speculative decoding: set it with calculon serve --set draft=..."
 _KERNELS = "choice of kernels: the system file's measured kernels are used"
 _HOST = "host time between passes: the system file's value is used"
-_GRAPHS = "choice of passes that run as CUDA graphs: all or none are modelled"
+_GRAPHS = "choice of passes that run as CUDA graphs: all or none are modeled"
 
 VLLM_NO_EFFECT = f"""
     {_BOTH}

@@ -56,7 +56,7 @@ _TYPES = TypeNames(
     dtype="--dtype",
     weights="--quantization",
     cache="--kv-cache-dtype",
-    quantised={
+    quantized={
         ("float8", "same"): "fp8 w8a8_fp8 modelopt modelopt_fp8",
         ("int4_g128", "same"): "awq awq_marlin gptq gptq_marlin marlin",
         ("nvfp4", "same"): "modelopt_fp4 petit_nvfp4",
@@ -90,7 +90,7 @@ def _read_batch(reading: Reading) -> Fields:
         return {"max_batch": most, "token_budget": max(chunk, 0) // ranks}
     if chunk > 0 and _CHUNK in reading.parsed.settings:
         effect = (
-            "longer prompts are chunked; separate prefill passes are modelled with complete prompts"
+            "longer prompts are chunked; separate prefill passes are modeled with complete prompts"
         )
         reading.not_modelled(_CHUNK, effect)
     return {"max_batch": most, "token_budget": 0}
@@ -98,7 +98,7 @@ def _read_batch(reading: Reading) -> Fields:
 
 def _write_batch(writing: Writing) -> Fields:
     budget, most = writing["token_budget"], writing["max_batch"]
-    # -1 disables chunked prefill: separate prefill passes are modelled with complete prompts.
+    # -1 disables chunked prefill: separate prefill passes are modeled with complete prompts.
     found: Fields = (
         {_MIXED: True, _CHUNK: budget * writing["attn_data_par"]} if budget else {_CHUNK: -1}
     )
@@ -146,6 +146,6 @@ SGLANG = Dialect(
     render=partial(
         render_flags, command='python3 -m sglang.launch_server --model-path "$CHECKPOINT"'
     ),
-    recognises=lambda text, _: _SIGN.search(text) is not None,
+    recognizes=lambda text, _: _SIGN.search(text) is not None,
     subject="deployment",
 )

@@ -77,7 +77,7 @@ _TYPES = TypeNames(
     dtype="dtype",
     weights="",
     cache="kv_cache_config.dtype",
-    quantised={},
+    quantized={},
     caches={"float8": "fp8", "int8": "int8"},
 )
 
@@ -175,7 +175,7 @@ def name_of(word: str) -> str:
     return _FLAGS.get(name, name)
 
 
-def recognises(text: str, file: str) -> bool:
+def recognizes(text: str, file: str) -> bool:
     """Return true if a text starts TensorRT-LLM, or is its configuration."""
     if file.endswith((".yaml", ".yml")):
         # Single keys occur in YAML files of other tools; several of them only in this one.
@@ -219,6 +219,6 @@ TENSORRT_LLM = Dialect(
         key_of=lambda key: _FLAGS.get(key, key),
     ),
     render=render,
-    recognises=recognises,
+    recognizes=recognizes,
     subject="deployment",
 )

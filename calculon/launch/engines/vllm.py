@@ -61,7 +61,7 @@ _TYPES = TypeNames(
     dtype="--dtype",
     weights="--quantization",
     cache="--kv-cache-dtype",
-    quantised={
+    quantized={
         ("float8", "same"): "fp8 fbgemm_fp8 ptpc_fp8 modelopt",
         ("int4_g128", "same"): "awq awq_marlin gptq gptq_marlin",
         ("nvfp4", "same"): "modelopt_fp4",
@@ -180,6 +180,6 @@ VLLM = Dialect(
     not_modelled=VLLM_NOT_MODELLED,
     parse=parse,
     render=partial(render_flags, command='vllm serve "$CHECKPOINT"'),
-    recognises=lambda text, _: _SIGN.search(text) is not None,
+    recognizes=lambda text, _: _SIGN.search(text) is not None,
     subject="deployment",
 )

@@ -1,4 +1,4 @@
-"""Settings of Megatron-Bridge and NeMo that no row reads: without effect on time and memory, or not modelled.
+"""Settings of Megatron-Bridge and NeMo that no row reads: without effect on time and memory, or not modeled.
 
 Names are patterns; patterns of Megatron-LM (:mod:`calculon.launch.megatron.megatron_words`) apply in every section.
 """
@@ -102,7 +102,7 @@ NOT_MODELLED: Mapping[str, str] = {
     ),
     **{effect: _below(flags) for effect, flags in OF_FLAGS.items()},
 }
-"""Effects of Megatron-Bridge settings that are not modelled, with the settings."""
+"""Effects of Megatron-Bridge settings that are not modeled, with the settings."""
 
 _NEMO_MODEL = """
     tokenizer.* nsys_profile.* data.* native_amp_* hysteresis apex_* onnx_safe resume_from_checkpoint
@@ -131,4 +131,4 @@ NEMO_NOT_MODELLED: Mapping[str, str] = {
     "recomputed blocks that vary by stage": "model.activations_checkpoint_layers_per_pipeline",
     **NOT_MODELLED,
 }
-"""Effects of NeMo settings that are not modelled, with the settings."""
+"""Effects of NeMo settings that are not modeled, with the settings."""

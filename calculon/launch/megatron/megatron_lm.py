@@ -136,10 +136,10 @@ def _types(reading: Reading) -> Fields:
 
 
 def _known(reading: Reading, name: str, recipes: Sequence[str]) -> str | None:
-    """Return the recipe that a setting names if it is modelled; report any other recipe."""
+    """Return the recipe that a setting names if it is modeled; report any other recipe."""
     found = reading.get(name)
     if found is not None and str(found) not in recipes:
-        reading.not_modelled(name, f"only the recipes {', '.join(recipes)} are modelled")
+        reading.not_modelled(name, f"only the recipes {', '.join(recipes)} are modeled")
     return str(found) if str(found) in recipes else None
 
 
@@ -281,7 +281,7 @@ def _written_out(name: str) -> str:
     return longer[0] if len(longer) == 1 else name
 
 
-def recognises(text: str, file: str) -> bool:
+def recognizes(text: str, file: str) -> bool:
     """Return true for a Megatron-LM script, which has several flags that only Megatron-LM has."""
     del file
     return len({flag_name(found[0]) for found in _CERTAIN.finditer(text)}) >= _SURE
@@ -348,7 +348,7 @@ def _connections_line(flags: Mapping[str, Any]) -> str:
     if not queues:
         return f"unset {CONNECTIONS}  # FSDP refuses 1"
     both = queues == 1 and "--overlap-moe-expert-parallel-comm" in flags
-    note = "  # or 32, which favours expert communication" if both else ""
+    note = "  # or 32, which favors expert communication" if both else ""
     return f"export {CONNECTIONS}={queues}{note}"
 
 
@@ -443,7 +443,7 @@ MEGATRON_LM = Dialect(
     not_modelled=NOT_MODELLED,
     parse=parse,
     render=render,
-    recognises=recognises,
+    recognizes=recognizes,
     presets=("megatron-lm-ub",),
     named=lambda word: _written_out(flag_name(word)),
     refused=refused,

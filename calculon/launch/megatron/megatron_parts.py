@@ -129,7 +129,7 @@ def _dispatcher(reading: Reading) -> Fields:
     kind = reading.setting(_DISPATCHER)
     backend = reading.setting(_BACKEND)
     if (grouped := reading.setting(GROUPED)) is not None and grouped.value is False:
-        reading.not_modelled(GROUPED, "sequential GEMMs per expert; a grouped GEMM is modelled")
+        reading.not_modelled(GROUPED, "sequential GEMMs per expert; a grouped GEMM is modeled")
     asked = reading.switch("--moe-enable-deepep")
     if kind is None:
         experts = reading.count("--num-experts")

@@ -134,7 +134,7 @@ def _optimizer(reading: Reading) -> Fields:
     name = str(reading.get("--optimizer", default="adam"))
     if name not in _OPTIMIZERS:
         reading.not_modelled(
-            "--optimizer", f"only {', '.join(_OPTIMIZERS)} are modelled; adam is used"
+            "--optimizer", f"only {', '.join(_OPTIMIZERS)} are modeled; adam is used"
         )
         name = "adam"
     found = _OPTIMIZERS[name]
@@ -150,7 +150,7 @@ def _optimizer(reading: Reading) -> Fields:
 
 
 def _small_moments(reading: Reading) -> bool:
-    """Return true if both moments have 2 bytes; report other combinations, which are not modelled."""
+    """Return true if both moments have 2 bytes; report other combinations, which are not modeled."""
     aware = reading.switch("--use-precision-aware-optimizer")
     kinds = {
         name: reading.get(name, default="fp32")
@@ -162,7 +162,7 @@ def _small_moments(reading: Reading) -> bool:
         return True
     for name in kinds:
         reading.not_modelled(
-            name, "only moments that are both bf16, or both fp32, are modelled; fp32 is used"
+            name, "only moments that are both bf16, or both fp32, are modeled; fp32 is used"
         )
     return False
 
@@ -186,19 +186,19 @@ _STATES = "--offload-optimizer-states"
 
 
 def _offload(reading: Reading) -> Fields:
-    """Read offloading to host memory; partial offloading is modelled as complete offloading."""
+    """Read offloading to host memory; partial offloading is modeled as complete offloading."""
     state = reading.switch("--optimizer-cpu-offload") or reading.switch(_STATES)
     share = reading.get("--optimizer-offload-fraction", default=1.0)
     if state and share != 1:
         reading.not_modelled(
             "--optimizer-offload-fraction",
-            "partial offload: all of the state is modelled as offloaded",
+            "partial offload: all of the state is modeled as offloaded",
         )
     blocks = reading.count("--cpu-offloading-num-layers", default=0)
     most = reading.count("--num-layers", "--encoder-num-layers")
     if blocks and most and blocks < most - 1:
         reading.not_modelled(
-            "--cpu-offloading-num-layers", "partial offload: all blocks are modelled as offloaded"
+            "--cpu-offloading-num-layers", "partial offload: all blocks are modeled as offloaded"
         )
     return {"optimizer_offload": state, "activations_offload": blocks > 0}
 
@@ -310,14 +310,14 @@ def _some_blocks(reading: Reading) -> Fields:
     count = reading.count(_COUNT, "--activations-checkpoint-num-layers", "--checkpoint-num-layers")
     if method == "uniform" and count and count > 1:
         reading.not_modelled(
-            _COUNT, "checkpoints of groups of blocks: one checkpoint per block is modelled"
+            _COUNT, "checkpoints of groups of blocks: one checkpoint per block is modeled"
         )
     if method != "block" or not count:
         return {}
     blocks = reading.count("--num-layers", "--encoder-num-layers")
     stages = reading.execution["pipeline_par"] * reading.execution["pipeline_interleaving"]
     if not blocks or blocks % stages:
-        reading.not_modelled(_COUNT, "chunks differ: recomputation of all blocks is modelled")
+        reading.not_modelled(_COUNT, "chunks differ: recomputation of all blocks is modeled")
         return {}
     chunk = blocks // stages
     return {"recompute_every": chunk, "recompute_blocks": count} if count < chunk else {}

@@ -1,4 +1,4 @@
-"""Megatron-LM: flags without effect on the time and memory of a step, flags that are not modelled, and aliases.
+"""Megatron-LM: flags without effect on the time and memory of a step, flags that are not modeled, and aliases.
 
 Patterns are glob patterns: ``*`` matches any text. Names of older releases and forks are included: Megatron-DeepSpeed,
 Pai-Megatron-Patch, ROCm.
@@ -72,7 +72,7 @@ NO_EFFECT = """
 """Flags without effect on the time and memory of a step, or without effect on any estimated quantity."""
 
 NOT_MODELLED = {
-    "operators that are modelled as fused": (
+    "operators that are modeled as fused": (
         "--no-bias-gelu-fusion --no-bias-swiglu-fusion --no-bias-dropout-fusion --bias-*-fusion "
         "--no-rope-fusion --apply-rope-fusion --mla-down-proj-fusion --no-masked-softmax-fusion "
         "--masked-softmax-fusion --gradient-reduce-div-fusion --no-gradient-reduce-div-fusion"
@@ -157,4 +157,4 @@ NOT_MODELLED = {
     "communication of context parallelism": "--context-parallel-* --hybrid-context-parallel",
     "types of the optimizer state": "--use-precision-aware-optimizer-*",
 }
-"""Effects on the time or memory of a step that are not modelled, with the flags that have them."""
+"""Effects on the time or memory of a step that are not modeled, with the flags that have them."""

@@ -105,7 +105,7 @@ class Json:
         return f"{json.dumps(name)}: {json.dumps(value)}"
 
     def section(self, path: Names, value: Any, text: str) -> Iterator[str]:
-        """Yield nothing: every setting of an object has a neighbour to insert it at."""
+        """Yield nothing: every setting of an object has a neighbor to insert it at."""
         del path, value, text
         yield from ()
 

@@ -18,7 +18,7 @@ from calculon.launch.titan.torchtitan_files import (
     option_name,
     parallel,
     parse,
-    recognises,
+    recognizes,
     render,
 )
 from calculon.launch.titan.torchtitan_kernels import KERNELS, LENGTH, TOKENS
@@ -182,7 +182,7 @@ def _batch(micro: int, batch: int, length: int) -> Fields:
 
 
 def _refilled(times: int) -> str:
-    return f"{times} pipeline fills and drains per step: one is modelled"
+    return f"{times} pipeline fills and drains per step: one is modeled"
 
 
 def _write_batch(writing: Writing) -> Fields:
@@ -404,7 +404,7 @@ TORCHTITAN = Dialect(
     not_modelled=NOT_MODELLED,
     parse=parse,
     render=render,
-    recognises=recognises,
+    recognizes=recognizes,
     suffix=".py",
     language=language,
     named=option_name,

@@ -121,7 +121,7 @@ def language(text: str, file: str) -> Language:
     return "toml"
 
 
-def recognises(text: str, file: str) -> bool:
+def recognizes(text: str, file: str) -> bool:
     """Return true for a configuration of torchtitan."""
     if file.endswith(_SCRIPTS) or _SCRIPT.search(text):
         return bool(_SCRIPT.search(text))

@@ -44,7 +44,7 @@ def _read_recompute(reading: Reading) -> Fields:
         reading.not_modelled(stated.name, f"{OTHER_RECOMPUTES[kind]}: treated as selective")
         kind = "selective"
     if kind == "selective" and mixes(model_of(reading.parsed.settings)):
-        effect = "the stored results of experts are not known: no recomputation is modelled"
+        effect = "the stored results of experts are not known: no recomputation is modeled"
         for name in (CHECKPOINT, f"{CHECKPOINT}.mode"):
             reading.not_modelled(name, effect)
         kind = "none"
@@ -169,7 +169,7 @@ def _read_recipe(reading: Reading) -> Fields:
         found.append("tensorwise")
     if not found and not asked.isdisjoint(OF_EXPERTS):
         for name in ("model.converters", *(f"converters.{each}" for each in OF_EXPERTS)):
-            reading.not_modelled(name, "8-bit products of experts only: modelled in 16 bits")
+            reading.not_modelled(name, "8-bit products of experts only: modeled in 16 bits")
     gather, scaled, names = (
         [reading.setting(f"{section}.{option}") for section in QUANTIZED]
         for option in ("enable_fsdp_float8_all_gather", "recipe_name", "filter_fqns")
@@ -184,7 +184,7 @@ def _read_recipe(reading: Reading) -> Fields:
     for setting in names:
         if setting is not None and not _usual_exceptions(setting.value):
             reading.not_modelled(
-                setting.name, "more 16-bit layers than the head: none of them is modelled"
+                setting.name, "more 16-bit layers than the head: none of them is modeled"
             )
     wide = any(setting is not None and setting.value is True for setting in gather)
     return {"fp8_recipe": recipe, "fp8_param_gather": wide and recipe == "tensorwise"}

@@ -93,7 +93,7 @@ def _read_pipeline(reading: Reading) -> Fields:
         if not blocks:
             name = "parallelism.pipeline_parallel_layers_per_stage"
             reading.not_modelled(
-                name, "the number of layers is not known: 2 chunks per rank are modelled"
+                name, "the number of layers is not known: 2 chunks per rank are modeled"
             )
     return _pipeline(schedule, chunks, *_layout(reading, ends, blocks, chunks * stages))
 
@@ -128,7 +128,7 @@ def _listed_blocks(
         raise reading.error(points, "names of layers, such as layers.4")
     if not blocks:
         reading.not_modelled(
-            points.name, "the number of layers is not known: equal parts are modelled"
+            points.name, "the number of layers is not known: equal parts are modeled"
         )
         return []
     cuts = [0, *(int(match[1]) for match in matches if match), blocks]

@@ -65,18 +65,18 @@ IGNORED_VALUES: IgnoredValues = {
     "training.dtype": (("float32",), "16-bit weights, gradients and moments: counted as 32-bit"),
     "optimizer.early_step_in_backward": (
         (False,),
-        "optimizer steps during the backward pass: modelled after it",
+        "optimizer steps during the backward pass: modeled after it",
     ),
     "loss": (
         (None, "CrossEntropyLoss", "BaseLoss"),
-        "chunked logits, which need less memory: complete logits are modelled",
+        "chunked logits, which need less memory: complete logits are modeled",
     ),
-    "parallelism.disable_loss_parallel": ((False,), "gathered logits: sharded logits are modelled"),
+    "parallelism.disable_loss_parallel": ((False,), "gathered logits: sharded logits are modeled"),
     "parallelism.enable_fsdp_symm_mem": ((False,), "collectives in symmetric memory"),
     "parallelism.fsdp_symm_mem_scope": ((None,), "collectives in symmetric memory"),
     "parallelism.fsdp_defer_gradient_reduction": (
         (False,),
-        "gradient reduction once per step: reduction after every microbatch is modelled",
+        "gradient reduction once per step: reduction after every microbatch is modeled",
     ),
     "parallelism.pipeline_parallel_schedule_csv": (("", None), "a custom pipeline schedule"),
     "parallelism.enable_compiled_autograd": ((False,), "a compiled backward pass"),
@@ -110,7 +110,7 @@ NOT_MODELLED = {
     "custom layers": "override.*",
     "replaced layers": "transforms*",
     "chunked logits": "loss.*",
-    "expert kernels that are not modelled": "dist_moe*",
+    "expert kernels that are not modeled": "dist_moe*",
     "a different implementation of the same collectives": "parallelism.spmd_backend",
 }
-"""Effects of settings that are not modelled, with patterns of the settings."""
+"""Effects of settings that are not modeled, with patterns of the settings."""

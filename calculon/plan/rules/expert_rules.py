@@ -204,7 +204,7 @@ _LIBRARY_RULES = (
         _with_library(lambda plan: expert_tensor_par(plan) == 1),
         expected(
             "expert_tensor_par",
-            "1 with moe_dispatcher={e.moe_dispatcher}, which is modelled for ranks that have whole experts",
+            "1 with moe_dispatcher={e.moe_dispatcher}, which is modeled for ranks that have whole experts",
         ),
         ("moe_dispatcher",),
     ),
@@ -499,7 +499,7 @@ OVERLAP_RULES: tuple[Rule, ...] = (
         _FIELDS,
     ),
     Rule(
-        "pairs_synchronise_once",
+        "pairs_synchronize_once",
         _paired(_once),
         expected(
             "ep_overlap",

@@ -54,7 +54,7 @@ LATENT_RULES = (
     Rule(
         "latent_tp_impl",
         _of_latents(lambda r: r.plan.is_choice("tp_impl", "megatron")),
-        expected("tp_impl", f"megatron, {_LATENT}: down-projections are complete on every rank"),
+        expected("tp_impl", f"megatron, {_LATENT}: down-projections are not split over ranks"),
         ("tp_impl",),
     ),
     Rule(

@@ -137,9 +137,7 @@ def _skips_some(r: Requests) -> Array:
 def _explain_skip(one: Request) -> Problem:
     wanted = "false, since every part has keys that some query attends to"
     if one.execution.cp_balance == "striped":
-        return Problem(
-            "cp_skip", wanted, "true", "cp_balance: striped puts neighbours on all ranks"
-        )
+        return Problem("cp_skip", wanted, "true", "cp_balance: striped puts neighbors on all ranks")
     length, window = one.execution.seq_length or one.model.seq_size, one.model.sliding_window
     hint = "the model has no sliding_window"
     if window:

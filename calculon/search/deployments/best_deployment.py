@@ -37,7 +37,7 @@ def serve(
     Args:
         model, system: As in :func:`calculon.estimate`.
         deployment: A name of the catalog, a file, a mapping of fields, or a record; a script that starts vLLM, SGLang
-            or TensorRT-LLM, or the command itself (options that are not modelled give a warning); words
+            or TensorRT-LLM, or the command itself (options that are not modeled give a warning); words
             (``"tp=2 dp=4"``); or a number of processors, for their best deployment
             (:func:`calculon.search_deployments`); ``"procs=8 tp=2"`` restricts it.
         workload: A name of the catalog, a file, a mapping or a record, or the document of a result of this function,

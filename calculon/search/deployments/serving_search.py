@@ -8,6 +8,7 @@ import numpy as np
 from calculon import inputs
 from calculon.base.errors import Problem, SpecError
 from calculon.base.units import Array
+from calculon.declarations import arguments
 from calculon.declarations.model import Model
 from calculon.declarations.spellings import processor_counts
 from calculon.estimate.argument_order import takes_either_order
@@ -159,7 +160,7 @@ def _counts(asked: int | str | Sequence[int]) -> tuple[int, ...]:
     if isinstance(asked, str):
         return processor_counts(asked)
     several = asked if isinstance(asked, Iterable) else [asked]
-    counts = [inputs.count(one, "num_procs", "search_deployments") for one in several]
+    counts = [arguments.count(one, "num_procs", "search_deployments") for one in several]
     return processor_counts(",".join(map(str, counts)))
 
 
@@ -180,7 +181,7 @@ def make_ranking(
         return ParetoFront([read_objective(text, "pareto") for text in pareto])
     asked = read_objective(objective)
     ties = [] if asked.statistic.name == TIES else [read_objective(TIES)]
-    return Best(asked, inputs.count(top, "top", "search_deployments"), ties=ties)
+    return Best(asked, arguments.count(top, "top", "search_deployments"), ties=ties)
 
 
 def run(

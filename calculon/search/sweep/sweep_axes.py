@@ -11,6 +11,7 @@ from calculon import inputs
 from calculon.base.errors import Problem, SpecError, nearest
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array
+from calculon.declarations import arguments
 from calculon.declarations.execution import Execution
 from calculon.declarations.named_values import CORRECTED
 from calculon.declarations.origin import titled
@@ -99,7 +100,7 @@ def axes_of(changes: Mapping[Paths, Any] | None) -> list[Axis]:
     given: Any = {} if changes is None else changes
     if not isinstance(given, Mapping):
         wanted = 'values by path, such as {"system.mem1.GBps": [2000, 3000]}'
-        raise SpecError("sweep", Problem("set", wanted, inputs.found(given)))
+        raise SpecError("sweep", Problem("set", wanted, arguments.described(given)))
     axes = [_axis(paths, values) for paths, values in given.items()]
     seen: set[tuple[str, str]] = set()
     for axis in axes:
@@ -114,7 +115,7 @@ def _axis(paths: Any, values: Any) -> Axis:
     names = paths if isinstance(paths, tuple) else (paths,)
     if not names or not all(isinstance(name, str) for name in names):
         wanted = "a path such as system.mem1.GBps, or a tuple of them"
-        raise SpecError("sweep", Problem("set", wanted, inputs.found(paths)))
+        raise SpecError("sweep", Problem("set", wanted, arguments.described(paths)))
     fields = tuple(field_name(name) for name in names)
     owners = tuple(inputs.owner(name, KINDS, "sweep") for name in fields)
     tried = list(values) if _is_listed(values) else [values]
@@ -125,13 +126,13 @@ def _axis(paths: Any, values: Any) -> Axis:
     for row in rows:
         if len(row) != len(names):
             wanted = f"{len(names)} values at a time, one for each of {', '.join(names)}"
-            raise SpecError("sweep", Problem(names[0], wanted, inputs.found(row)))
+            raise SpecError("sweep", Problem(names[0], wanted, arguments.described(row)))
     meant = (tuple(map(_meant, names, map(_plain, row))) for row in rows)
     return Axis(fields, owners, tuple(meant))
 
 
 def _meant(name: str, value: Any) -> Any:
-    """Return a value as files have it: that of a short name by the words for its values."""
+    """Return a value in the form of files; values of a short name by the words for them."""
     return as_fields({name: value})[SHORT[name.lower()]][0] if name.lower() in SHORT else value
 
 

@@ -59,7 +59,7 @@ class CachedBlocks:
 
 
 def check_served(model: Model) -> None:
-    """Check that the serving of a model can be modelled.
+    """Check that the serving of a model can be modeled.
 
     Raises:
         SpecError: If it cannot.

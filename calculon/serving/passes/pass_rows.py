@@ -67,7 +67,7 @@ ROWS = (
     "experts",
     COMBINE,
     "small kernels",
-    "quantise",
+    "quantize",
     "reduce",
     "head",
     "sampling",
@@ -316,7 +316,7 @@ def _product(
     operand = ENGINE_BYTES[engine] if engine in QUANTISED else ACTIVATION_BYTES
     if engine in QUANTISED:
         moved = np.asarray(layer.inputs * (ACTIVATION_BYTES + operand), float)
-        yield Row("quantise", _plain(layer, moved), count, stage, 0.0 * _flops(layer), moved)
+        yield Row("quantize", _plain(layer, moved), count, stage, 0.0 * _flops(layer), moved)
     weights = layer.weights * WEIGHT_TYPES[stored].bytes
     moved = np.asarray(layer.inputs * operand + layer.outputs * ACTIVATION_BYTES + weights, float)
     yield Row(name, layer, count, stage, _flops(layer), moved, engine, weights)

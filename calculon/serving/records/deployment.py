@@ -245,7 +245,7 @@ class Deployment(Pool):
     def _of_draft(self) -> Iterator[Problem]:
         """Yield contradictions and missing fields of speculative decoding."""
         if self.batching == "static":
-            hint = "speculative sequences of a static batch get out of step, which is not modelled"
+            hint = "speculative sequences of a static batch get out of step, which is not modeled"
             yield Problem(
                 "batching", f"continuous, because draft={self.draft}", self.batching, hint
             )

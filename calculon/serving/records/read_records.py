@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from calculon import inputs
 from calculon.base.errors import Problem, SpecError, nearest
-from calculon.declarations import catalog
+from calculon.declarations import arguments, catalog
 from calculon.declarations.decode import decode
 from calculon.declarations.fields import shown, spec_fields
 from calculon.declarations.override import override
@@ -120,7 +120,7 @@ def _read(cls: type[R], kind: str, source: Any, options: Mapping[str, Any] | Non
     elif not isinstance(source, (str, os.PathLike)) or not str(source):
         wanted = f"a name of the catalog, a path, a mapping with the fields of a file, or a {cls.__name__}"
         hint = "a number of processors gives a default deployment" if kind == "deployment" else ""
-        raise SpecError(kind, Problem("", wanted, inputs.found(source), hint))
+        raise SpecError(kind, Problem("", wanted, arguments.described(source), hint))
     else:
         file = os.fsdecode(source)
         name, found = catalog.load(kind, file)

@@ -73,7 +73,7 @@ def _exposed_transfer(replica: Replica, pool: Replica, prefill: Seconds) -> Seco
     system, length = replica.system, replica.workload.prompt
     share = np.maximum(*(cached_bytes(one, length) for one in (replica, pool)))
     most = np.maximum(*(one.deployments.replica_procs for one in (replica, pool)))
-    # sender and receiver belong to neighbouring replicas, as far apart as the larger of them has ranks
+    # sender and receiver belong to neighboring replicas, as far apart as the larger of them has ranks
     stride = np.asarray(most, np.int64)
     path = Group.in_mesh(system, np.full(stride.shape, 2), stride)
     time = group_time(system, "p2p", share, path, AUTO)

@@ -31,7 +31,7 @@ class AllReplicas(NamedTuple):
     total_rate_per_proc: Array
     request_rate: Array
     capacity_rate: Array
-    utilisation: Array
+    utilization: Array
     usd_per_mtoken: Array
     usd_per_mtoken_blended: Array
 
@@ -70,7 +70,7 @@ class AllReplicas(NamedTuple):
             total_rate_per_proc=per_proc * each,
             request_rate=answered,
             capacity_rate=capacity,
-            utilisation=asked / capacity,
+            utilization=asked / capacity,
             usd_per_mtoken=dollars,
             usd_per_mtoken_blended=dollars / each,
         )

@@ -47,7 +47,7 @@ def test_published_runs_of_these_sizes_have_marks(by_size):
     assert notes(upper) == ["↑"]  # the published value is a lower bound
 
 
-def test_sizes_without_measured_failures_are_grey(by_size):
+def test_sizes_without_measured_failures_are_gray(by_size):
     low, high = by_size["measured_num_procs"]
     for panel in goodput_curves(by_size).panels:
         left, right = panel.x.limits

@@ -60,7 +60,7 @@ def test_efficiencies_above_one_half_are_seen_against_100_percent(efficiency, to
     assert lower.y.limits == pytest.approx((0, top))
 
 
-def test_several_series_have_colours_of_their_own():
+def test_several_series_have_colors_of_their_own():
     chart = chart_of({8: 8.0, 16: 16.0}, {8: 4.0, 16: 8.0})
     assert legend(chart) == ["model 0", "model 1", "linear scaling"]
     assert [mark.color for mark in chart.panels[1].marks] == ["blue", "vermilion"]

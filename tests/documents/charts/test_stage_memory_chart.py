@@ -1,4 +1,4 @@
-"""Memory of stages: bars add up to the needs, and each kind has one colour and one place."""
+"""Memory of stages: bars add up to the needs, and each kind has one color and one place."""
 
 import pytest
 
@@ -30,7 +30,7 @@ def test_the_kinds_of_every_stage_add_up_to_its_needs(count):
     assert (rule.at, rule.name) == (80.0, "usable: 80.0 GiB")
 
 
-def test_a_kind_has_one_colour_and_one_place_whatever_its_size():
+def test_a_kind_has_one_color_and_one_place_whatever_its_size():
     looks = [
         [
             (one.name, one.color)

@@ -11,7 +11,7 @@ from calculon.documents.charts.waterfall_chart import (
     change_waterfall,
     waterfall,
 )
-from calculon.documents.waterfalls import labelled_waterfalls
+from calculon.documents.waterfalls import labeled_waterfalls
 from calculon.render.chart import Bars, Notes, Rule
 from calculon.render.digits import Digits
 from tests.documents.charts.reading import assert_in_sight, ends, marks, tick_texts
@@ -22,7 +22,7 @@ BEST = "best=llama3-8B,llama3-8B_h100x64,h100_80g_sxm"
 
 def test_bars_lead_from_one_time_to_the_other():
     mine, best = read_results([MINE, BEST])
-    (data,) = labelled_waterfalls([mine, best])
+    (data,) = labeled_waterfalls([mine, best])
     chart = waterfall([data])
     assert_in_sight(chart)
     times, memory = chart.panels

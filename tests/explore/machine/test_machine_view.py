@@ -64,7 +64,7 @@ def test_the_same_plan_is_the_plan_of_the_file_on_the_changed_machine():
 
 
 def path_of(label):
-    """Return the path of the figure that a bar is labelled with."""
+    """Return the path of the figure that a bar is labeled with."""
     machine = inputs.system(SYSTEM)
     known = figures_of(machine, points=True, whole_runs=True)
     paths = {name: path for path, name in figure_labels(machine, known).items()}

@@ -38,7 +38,7 @@ TYPE, MODULES, LENGTH = TENSORRT_LLM_DRAFTS.settings[:3]
     ],
 )
 def test_drafts_are_read_and_written(row, settings, draft, tokens, form):
-    """Settings of another form are read and never written; of lost ones a part is not modelled."""
+    """Settings of another form are read and never written; of lost ones a part is not modeled."""
     reading = Reading(Parsed("x", {name: Setting(name, one) for name, one in settings.items()}))
     fields = row.read(reading)
     assert (fields["draft"], fields["draft_tokens"]) == (draft, tokens)

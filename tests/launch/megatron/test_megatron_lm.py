@@ -211,7 +211,7 @@ def test_some_blocks_of_each_chunk_recompute():
     assert (whole["recompute_every"], whole["recompute_blocks"]) == (1, 0)
 
 
-def test_what_is_not_modelled_is_told():
+def test_what_is_not_modeled_is_told():
     rows = [
         (
             "--recompute-granularity full --recompute-method uniform --recompute-num-layers 4",

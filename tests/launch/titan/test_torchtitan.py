@@ -7,7 +7,7 @@ import pytest
 import calculon
 from calculon import inputs
 from calculon.launch.dialect import read, write
-from calculon.launch.dialects import recognised
+from calculon.launch.dialects import recognized
 from calculon.launch.titan.torchtitan import TORCHTITAN
 from calculon.launch.titan.torchtitan_files import MODELS, flavor_of, parse
 from tests.cases import for_each
@@ -216,7 +216,7 @@ def _run(tmp_path, command, toml=TOML):
     if toml:
         (tmp_path / "llama3_8b.toml").write_text(toml)
     script = tmp_path / "run.sh"
-    assert recognised(command, str(script)) is TORCHTITAN
+    assert recognized(command, str(script)) is TORCHTITAN
     return read(TORCHTITAN, command, str(script))
 
 
@@ -256,9 +256,9 @@ def test_a_configuration_that_is_elsewhere_is_told(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["train.toml", "", "<stdin>"])
-def test_tables_of_torchtitan_are_recognised_without_a_name(name):
+def test_tables_of_torchtitan_are_recognized_without_a_name(name):
     text = TOML + "[parallelism]\ntensor_parallel_degree = 2\n"
-    assert recognised(text, name) is TORCHTITAN
+    assert recognized(text, name) is TORCHTITAN
 
 
 OPERATORS = {"activation_checkpoint.selective_ac_option": "op"}

@@ -71,7 +71,7 @@ MALFORMED = {
     ),
     "library_needs_whole_experts": (
         _SPREAD | {"moe_dispatcher": "hybridep"},
-        "expert_tensor_par: 1 with moe_dispatcher=hybridep, which is modelled for ranks that have whole experts",
+        "expert_tensor_par: 1 with moe_dispatcher=hybridep, which is modeled for ranks that have whole experts",
         "0",
     ),
     "library_does_not_pad": (

@@ -66,7 +66,7 @@ MALFORMED = {
         PAIRED | {"activations_offload": True},
         "ep_overlap: none with offloaded weights or activations",
     ),
-    "pairs_synchronise_once": (
+    "pairs_synchronize_once": (
         PAIRED | {"zero_stage": "2", "optimizer_sharding": True},
         "ep_overlap: none with zero_stage=2",
     ),

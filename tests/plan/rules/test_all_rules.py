@@ -6,6 +6,7 @@ import pytest
 
 import calculon
 from calculon import inputs
+from calculon.declarations.statistics import MEMORIES
 from calculon.plan.plan import NAMES
 from calculon.plan.rules.all_rules import MEMORY_REASONS, REASONS, RULES
 from calculon.plan.rules.failures import failures
@@ -442,7 +443,7 @@ def test_a_memory_message_has_need_capacity_and_excess(tier):
     unit = 2**30 if needed >= 2**30 else 2**20
     assert str(error.value).count(f"{needed / 2 / unit:.2f}") == 2
     assert f"{needed / unit:.2f}" in str(error.value)
-    assert str(error.value).startswith(f"tier-{tier} memory of a100_80g is too small")
+    assert str(error.value).startswith(f"{MEMORIES[tier - 1]} of a100_80g is too small")
 
 
 @for_each(

@@ -37,10 +37,10 @@ def test_waits_grow_with_the_rate_from_none_to_no_end(changes, procs):
     for rate, one in zip(rates[:-1], found[:-1], strict=True):
         assert one.cut == "rate"
         assert one["request_rate"] == rate
-        assert one["utilisation"] == pytest.approx(rate / most)
+        assert one["utilization"] == pytest.approx(rate / most)
         assert one["concurrency"] <= one.batch * (1 + 1e-12)
         assert one["tpot_p"] >= one["tpot"]
-    for name in ("ttft", "tpot", "utilisation", "concurrency"):
+    for name in ("ttft", "tpot", "utilization", "concurrency"):
         values = [one[name] for one in found[:-1]]
         assert values == sorted(values), name
 

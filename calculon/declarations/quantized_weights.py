@@ -33,8 +33,8 @@ def precisions_of(released: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Quantised:
-    """Quantised weights of a checkpoint.
+class Quantized:
+    """Quantized weights of a checkpoint.
 
     Attributes:
         words: Description in the words of the configuration.
@@ -55,12 +55,12 @@ class Quantised:
         return f"released weights are {self.words}; for a deployment: calculon serve ... {stated}"
 
 
-def quantised_weights(raw: object) -> Quantised | None:
+def quantized_weights(raw: object) -> Quantized | None:
     """Return the weights described by a ``quantization_config``; None for an absent or unknown one.
 
-    >>> quantised_weights({"quant_method": "mxfp4"}).fields
+    >>> quantized_weights({"quant_method": "mxfp4"}).fields
     {'experts_dtype': 'mxfp4'}
-    >>> quantised_weights({"bits": 4}) is None
+    >>> quantized_weights({"bits": 4}) is None
     True
     """
     if not isinstance(raw, Mapping):
@@ -78,25 +78,25 @@ def quantised_weights(raw: object) -> Quantised | None:
     return None if read is None else read(method, raw)
 
 
-def _mxfp4(method: str, raw: Mapping[str, Any]) -> Quantised:
-    return Quantised("mxfp4 (experts)", {"experts_dtype": "mxfp4"})
+def _mxfp4(method: str, raw: Mapping[str, Any]) -> Quantized:
+    return Quantized("mxfp4 (experts)", {"experts_dtype": "mxfp4"})
 
 
-def _fp8(method: str, raw: Mapping[str, Any]) -> Quantised:
+def _fp8(method: str, raw: Mapping[str, Any]) -> Quantized:
     block = raw.get("weight_block_size")
     if block is None:
-        return Quantised(method, {"weights_dtype": "float8"})
+        return Quantized(method, {"weights_dtype": "float8"})
     words = f"fp8 with a scale for {block}"
-    return Quantised(words, {"weights_dtype": "float8_block"} if block == _BLOCK else {})
+    return Quantized(words, {"weights_dtype": "float8_block"} if block == _BLOCK else {})
 
 
-def _groups(method: str, raw: Mapping[str, Any]) -> Quantised:
+def _groups(method: str, raw: Mapping[str, Any]) -> Quantized:
     bits, group = raw.get("bits", 4), raw.get("group_size", _GROUP)
     words = f"{method} of {bits} bits in groups of {group}"
-    return Quantised(words, {"weights_dtype": "int4_g128"} if (bits, group) == (4, _GROUP) else {})
+    return Quantized(words, {"weights_dtype": "int4_g128"} if (bits, group) == (4, _GROUP) else {})
 
 
-def _compressed(method: str, raw: Mapping[str, Any]) -> Quantised:
+def _compressed(method: str, raw: Mapping[str, Any]) -> Quantized:
     groups = raw.get("config_groups")
     inside = groups.values() if isinstance(groups, Mapping) else ()
     found = [one["weights"] for one in inside if isinstance(one, Mapping) and one.get("weights")]
@@ -106,10 +106,10 @@ def _compressed(method: str, raw: Mapping[str, Any]) -> Quantised:
     kept = _names(raw.get("ignore"))
     cache = _cache(raw.get("kv_cache_scheme"))
     if len(known) != 1 or "" in known:
-        return Quantised(words, cache)
-    # Checkpoints that keep attention in 16 bits quantise only the experts.
+        return Quantized(words, cache)
+    # Checkpoints that keep attention in 16 bits quantize only the experts.
     where = "experts_dtype" if _attention_is_wide(kept) else "weights_dtype"
-    return Quantised(words, {where: known.pop(), **cache})
+    return Quantized(words, {where: known.pop(), **cache})
 
 
 def _type_of(weights: Mapping[str, Any]) -> str:
@@ -126,12 +126,12 @@ def _type_of(weights: Mapping[str, Any]) -> str:
     return {16: "nvfp4", 32: "mxfp4"}.get(group or 0, "") if (bits, kind) == (4, "float") else ""
 
 
-def _modelopt(method: str, raw: Mapping[str, Any]) -> Quantised:
+def _modelopt(method: str, raw: Mapping[str, Any]) -> Quantized:
     algorithm = str(raw.get("quant_algo", "")).upper()
     found = {"FP8": "float8", "NVFP4": "nvfp4", "W4A16_AWQ": "int4_g128"}.get(algorithm)
     cache = str(raw.get("kv_cache_quant_algo", "")).upper() == "FP8"
     fields = {"weights_dtype": found} if found else {}
-    return Quantised(f"{method} {algorithm}", fields | ({"kv_dtype": "float8"} if cache else {}))
+    return Quantized(f"{method} {algorithm}", fields | ({"kv_dtype": "float8"} if cache else {}))
 
 
 def _cache(scheme: object) -> dict[str, str]:
@@ -146,5 +146,5 @@ def _names(listed: object) -> list[str]:
 
 
 def _attention_is_wide(kept: Iterable[str]) -> bool:
-    """Return True if attention keeps 16 bits, so that only experts are quantised."""
+    """Return True if attention keeps 16 bits, so that only experts are quantized."""
     return any(word in name for name in kept for word in _ATTENTION)

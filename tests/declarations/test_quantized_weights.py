@@ -1,9 +1,9 @@
-"""Quantised weights of released configurations: the fields of a deployment that have as many bytes."""
+"""Quantized weights of released configurations: the fields of a deployment that have as many bytes."""
 
 import pytest
 
 from calculon.declarations.huggingface import about_of, from_huggingface, released_types
-from calculon.declarations.quantised_weights import KEY, quantised_weights
+from calculon.declarations.quantized_weights import KEY, quantized_weights
 from calculon.serving.records.read_records import read_deployment
 from tests.declarations.configurations import DEEPSEEK_V2, MIXTRAL_8X7B
 
@@ -45,7 +45,7 @@ def test_methods_have_their_fields():
         ),
         ({"quant_method": "modelopt", "quant_algo": "W4A8"}, {}),
     ]:
-        found = quantised_weights(raw)
+        found = quantized_weights(raw)
         assert found is not None, (raw, fields)
         assert dict(found.fields) == fields, (raw, fields)
         assert read_deployment({"num_procs": 1, **found.fields}), (raw, fields)
@@ -56,16 +56,16 @@ def test_methods_have_their_fields():
 
 def test_what_is_not_known_is_none():
     for raw in [None, 4, {}, {"bits": 4}, {"quant_method": "bitsandbytes"}]:
-        assert quantised_weights(raw) is None
+        assert quantized_weights(raw) is None
 
 
 @pytest.mark.parametrize("config", [MIXTRAL_8X7B, DEEPSEEK_V2])
-def test_a_quantised_model_is_the_same_model(config):
-    quantised = config | {KEY: {"quant_method": "fp8", "weight_block_size": [128, 128]}}
-    plain, narrow = (from_huggingface(one, "config.json") for one in (config, quantised))
+def test_a_quantized_model_is_the_same_model(config):
+    quantized = config | {KEY: {"quant_method": "fp8", "weight_block_size": [128, 128]}}
+    plain, narrow = (from_huggingface(one, "config.json") for one in (config, quantized))
     assert narrow == plain
     assert released_types(config) is None
-    assert about_of(quantised)["deployment"] == {"weights_dtype": "float8_block"}
+    assert about_of(quantized)["deployment"] == {"weights_dtype": "float8_block"}
     assert "deployment" not in about_of(config)
 
 
