@@ -75,7 +75,8 @@ class PipelineFields(ReplicaFields):
     )
     pp_layout: str = declare(
         "distribution of blocks over pipeline stages: uniform; balanced, the output head counts as the number of "
-        "blocks with the same weights; or the embedding, the head or both count as one block each",
+        "blocks with the same weights, in its stage and in its chunk; or the embedding, the head or both count as one "
+        "block each",
         choices=PP_LAYOUTS,
         default="uniform",
         scope=BATCH,
