@@ -94,7 +94,7 @@ def test_a_search_is_completed_by_its_model_and_system(best):
     assert one.layers
     assert len(one.winners) == 3
     assert [d.role for d in one.documents] == ["model", "system", "result"]
-    with pytest.raises(SpecError, match="was it searched for another model or system"):
+    with pytest.raises(SpecError, match="was it searched for a different model or system"):
         read_results([best], "megatron-22B", "a100_80e")
 
 

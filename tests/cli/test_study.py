@@ -235,7 +235,7 @@ def test_a_study_names_its_edition_and_its_summary_has_the_digits_that_are_known
     assert rate == known(row["sample_rate"], spread * row["sample_rate"])
     assert slowest == known(row["total_time_high"], spread * row["total_time_high"])
     assert size == "16,016"  # nothing of it is a time
-    assert f"Times are known to +-{spread * 100:.0f} % (90 %)" in result.out
+    assert f"Times are accurate to +-{spread * 100:.0f} % (90 %)" in result.out
     refused = study(run, "x.csv", "--edition", "sc23", file="today.yaml")
     assert refused.code == 2
     assert "corrected" in refused.err

@@ -151,7 +151,7 @@ def _check(arguments: argparse.Namespace) -> None:
     if arguments.overlay and not named:
         wanted = "a system of the catalog or a file, for --overlay to name"
         raise SpecError(arguments.base, Problem("", wanted, "neither"))
-    twice = next((one for one in inputs if arguments.count(one) > 1), None)
+    twice = next((one for one in inputs if inputs.count(one) > 1), None)
     if twice:
         raise SpecError(twice, Problem("", "each file once", "twice"))
     check_inputs([arguments.base, *inputs])
