@@ -160,7 +160,7 @@ MORE_OPTIONS: dict[str, tuple[Any, ...]] = {
     "rotary_impl": ("real", "real", "complex"),
     "seq_par_copies": (False, True, True, True),
     "data_par_slowdown": (0, 0, 5, 60),
-    "launch_mode": ("auto", "eager", "compile", "graph", "blocking"),
+    "launch_mode": ("auto", "eager", "compile", "graph", "graph_parts", "blocking"),
     "vocab_pad_multiple": (1, 1, 8, 128),
     "seq_length": (0, 0, 1, 64, 300, 2048),
     "matmul_impl": ("gemm", "gemm", "gemm", "mul_sum", "mul_sum_fused"),

@@ -41,6 +41,15 @@ from calculon.hardware.collectives.dispatch import (
 COUNT_BYTES = 8
 """Bytes of a row count; ranks exchange one count per expert."""
 
+_COUNT_KERNELS = 10
+"""Kernels that sum and exchange row counts, and copy the splits of all-to-all and products to the host.
+
+Source: Megatron-LM, ``moe/token_dispatcher.py``, ``MoEAlltoAllTokenDispatcher.preprocess`` and
+``_maybe_dtoh_and_synchronize``.
+"""
+
+_ROW_EXCHANGES = (2, 2, 0)
+"""All-to-all operations of a dispatch: rows, and their scores (``MoEAlltoAllTokenDispatcher.token_dispatch``)."""
 
 _DISPATCH_KERNELS, _COMBINE_KERNELS = (3, 1, 0), (1, 2, 0)
 """Kernels of an expert library, forward and backward; the gradient of a combine is a dispatch with known counts."""
@@ -175,7 +184,9 @@ def _sent_rows(shape: BlockShape) -> Iterator[Layer]:
         flags=SENT,
     )
     assert counts.collective is not None
-    yield counts._replace(collective=counts.collective._replace(group="all"))
+    yield counts._replace(
+        collective=counts.collective._replace(group="all"), launches=(_COUNT_KERNELS, 0, 0)
+    )
     yield _permuted(shape, shape.residual, shape.own_rows)
     yield from _exchange("MlpBlock_Dispatch", shape, dispatches=True)
     yield from _gathered_rows("MlpBlock_Rows_F", COLUMN_INPUT, shape)
@@ -222,6 +233,7 @@ def _exchange(name: str, shape: BlockShape, *, dispatches: bool) -> Iterator[Lay
     assert layer.collective is not None
     there, back = (received * (hidden * one + SCORE_BYTES) for one in sent)
     yield layer._replace(
+        launches=_ROW_EXCHANGES if dispatches else None,
         accessed=(2 * there, 2 * back, 0.0),
         collective=layer.collective._replace(message=there, returned=back),
     )

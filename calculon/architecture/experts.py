@@ -8,6 +8,7 @@ section 2; Fedus et al., *Switch Transformers*, arXiv 2101.03961, section 2.
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
+from itertools import chain
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from calculon.architecture.layer import operator
 from calculon.architecture.layers import Flags, Layer, When, fork
 from calculon.architecture.layers.elementwise import ACTIVATIONS, activation
 from calculon.architecture.layers.routing import (
+    added_expert_bias,
     chosen_experts,
     grouped_linear,
     router,
@@ -85,11 +87,18 @@ def _routed(shape: BlockShape) -> Iterator[Layer]:
     inner = shape_of_rows(shape)
     if model.moe_latent:
         yield from _to_latents(shape)
-    yield from dispatch_layers(inner)
-    yield from _products(inner)
-    yield from combine_layers(inner)
+    for layer in chain(dispatch_layers(inner), _products(inner), combine_layers(inner)):
+        yield layer._replace(routed=_depends_on_routing(layer))
     if model.moe_latent:
         yield from _from_latents(shape)
+
+
+def _depends_on_routing(layer: Layer) -> bool:
+    """Return whether the shape of a layer depends on the routing, unlike gathers of all tokens and of row counts."""
+    collective = layer.collective
+    if collective is None:
+        return not layer.name.endswith("_Copy")  # of gathered tokens
+    return collective.axis == "ep" and not collective.group
 
 
 def shape_of_rows(shape: BlockShape) -> BlockShape:
@@ -158,6 +167,7 @@ def _products(shape: BlockShape) -> Iterator[Layer]:
     experts, each = shape.local_experts, model.experts_per_token
     rows, inner = shape.rows, shape.expert_width
     width = shape.mlp_products * inner
+    loop = experts if shape.choice.loops_over_experts else 1.0
     dropped = _AGAIN._replace(drops_activation=When.RECOMPUTE_EXPERT_ACTIVATION)
     for name, n, k, bias, flags in (
         ("MlpBlock_Experts1", model.hidden, width, width * model.expert_bias, _AGAIN),
@@ -167,7 +177,7 @@ def _products(shape: BlockShape) -> Iterator[Layer]:
             elements = rows * model.inner_width / shape.sizes.expert_tensor_par
             yield _activation(shape, np.floor(elements))
         yield from converted(
-            f"{name}_Cast", shape, n, k, bias, source=result, rows=rows, copies=experts
+            f"{name}_Cast", shape, n, k, bias, source=result, rows=rows, copies=experts, loop=loop
         )
         yield grouped_linear(
             name,
@@ -177,8 +187,13 @@ def _products(shape: BlockShape) -> Iterator[Layer]:
             n,
             k,
             bias=bias,
+            loop=loop,
             widths=shape.widths,
             flags=flags,
+        )
+    if model.expert_bias:
+        yield added_expert_bias(
+            "MlpBlock_Experts_Bias", experts, rows * model.hidden, dtype_bytes=result, flags=_AGAIN
         )
 
 

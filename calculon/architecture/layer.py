@@ -176,12 +176,14 @@ class Layer(NamedTuple):
     ``launches`` is the number of kernels of each pass; by default one if the pass moves anything. ``table`` contains
     rows and columns of looked-up weights. ``tiles`` is the number of smaller sequential products per pass; None if
     products are not cut. ``ring`` contains the steps of ring attention; None without a ring. ``rounds`` is how often
-    each pass launches its kernels. ``repeated`` is the fraction of the forward pass that recomputation by operator
+    each pass launches its kernels. ``loop`` is the number of kernels of a launch that the host makes in a loop, one for
+    each expert. ``repeated`` is the fraction of the forward pass that recomputation by operator
     repeats. ``remade`` are bytes of the activation that can be recomputed instead of saved.
 
     ``replicated`` marks weights that every tensor-parallel rank has completely, ``expert`` weights of routed experts,
     which expert parallelism divides over ranks: their replicas differ from the replicas of other weights. ``active`` is
-    the fraction of the weights with which one token is multiplied: the weights of its experts. ``counted`` are FLOP per
+    the fraction of the weights with which one token is multiplied: the weights of its experts. The shapes of ``routed``
+    layers depend on the routing of tokens. ``counted`` are FLOP per
     token (forward, all ranks together) that MFU counts in addition to products with weights and scores.
     """
 
@@ -212,8 +214,10 @@ class Layer(NamedTuple):
     tiles: tuple[Number, Number, Number] | None = None
     ring: Ring | None = None
     rounds: Number = 1.0
+    loop: Number = 1.0
     replicated: bool = False
     expert: bool = False
+    routed: bool = False
     active: float = 1.0
     counted: float = 0.0
 

@@ -318,6 +318,7 @@ def converted(
     side: Side | None = None,
     rows: Count | None = None,
     copies: Number = 1.0,
+    loop: Number = 1.0,
 ) -> Iterator[Layer]:
     """Convert the operands of a product ``(tokens, n) x (n, k)`` that are stored wider than they are multiplied.
 
@@ -328,6 +329,7 @@ def converted(
         normed: True if that kernel is a norm, which can write 8 bits.
         side: Collective of the input (gather) or of the output (reduce), if any; conversion precedes a gather.
         rows, copies: Number of rows, if different from the tokens; number of weights of this shape.
+        loop: Number of kernels for each conversion of rows.
     """
     if not shape.narrow:
         return
@@ -336,7 +338,7 @@ def converted(
     weights, inputs, outputs = copies * (n * k + bias), rows * n, rows * k
     alone = not (joined and choice.fuses)
     if shape.recipe is not None:
-        yield cast_to_recipe(
+        layer = cast_to_recipe(
             name,
             weights,
             _converted_tensor(inputs, source, side == "gather", shape),
@@ -348,7 +350,7 @@ def converted(
             flags=_CONVERTED,
         )
     else:
-        yield cast(
+        layer = cast(
             name,
             weights,
             inputs,
@@ -358,6 +360,7 @@ def converted(
             alone=alone,
             flags=_CONVERTED,
         )
+    yield layer._replace(loop=loop)
 
 
 def _converted_tensor(

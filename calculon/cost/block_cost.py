@@ -28,6 +28,7 @@ from calculon.base.units import (
     Seconds,
 )
 from calculon.cost.axis_overlap import ExpertTimes, exchange_rows, ring_hidden
+from calculon.cost.launches import bounded_by_launches, busy_times, host_times, late_times
 from calculon.cost.layer_cost import (
     LayerCost,
     LayerTable,
@@ -219,12 +220,26 @@ class BlockLayout:
         sum of its kernels. If the host waits for each kernel instead (``blocking``), both times add up. Source:
         PyTorch, *CUDA semantics*, asynchronous execution.
         """
-        return self.table.launches() * self.launch if is_nonzero(self.launch) else None
+        launch, mode = self.system.ext.launch, self.launched
+        figures = (launch.eager, launch.graph) if mode == "graph_parts" else (launch.host(mode),)
+        return self.table.launching(launch, mode) if any(map(is_nonzero, figures)) else None
+
+    @property
+    def launched(self) -> str | None:
+        """Kernel launch mode, as of :attr:`LayoutChoice.launched`; no compiled program exchanges rows of experts."""
+        mode = self.choice.launched
+        exchanges = self.choice.launch_mode == "auto" and self.table.awaited > 0
+        return "eager" if exchanges and mode == "compile" else mode
 
     @property
     def launch(self) -> float:
         """Time in which the host launches a kernel; 0 if the device never waits for the host."""
-        return self.system.ext.launch.host(self.choice.launched)
+        return self.system.ext.launch.host(self.launched)
+
+    @property
+    def waits(self) -> bool:
+        """True if the host waits for the row counts of experts."""
+        return self.choice.waits_for_counts and self.table.awaited > 0
 
     @cached_property
     def tensors(self) -> Count:
@@ -362,16 +377,11 @@ def block_cost(layout: BlockLayout, choice: BlockChoice) -> BlockCost:
     axis_time = _axis_time(cost, choice)
     axis_exposed, paired = _axis_exposed(layout, cost, recomputed, choice, axis_time)
     further = axis_exposed[:, :, KINDS.index("base")].sum(axis=0)  # by pass
-    again = _recompute(layout, cost, recomputed, choice, collectives, further[2])
-    if layout.host is not None:
-        host = _host_times(layout, layout.host, recomputed, choice)
-        if layout.choice.blocking:
-            processing = processing + host
-        else:
-            processing = _bounded_by_launches(processing, host, again, collectives, further)
-            if choice.pairs_passes:  # a pair takes at least the launches of both passes
-                busy = _base_block_time(processing, again, collectives, further)
-                paired = np.minimum(paired, np.maximum(0.0, busy - host.sum(axis=0)))
+    exposed = _exposed(collectives, further)
+    again = _recompute(layout, cost, recomputed, choice, exposed[2])
+    processing, paired = _with_host(
+        layout, cost, choice, processing, recomputed, again.time, exposed, paired
+    )
     trained, none = float(choice.training), layout.none
     narrow = layout.shape.recipe is not None
     stored, copies = storage(table, choice, none, edition, narrow=narrow)
@@ -410,6 +420,41 @@ def block_cost(layout: BlockLayout, choice: BlockChoice) -> BlockCost:
     )
 
 
+def _with_host(
+    layout: BlockLayout,
+    cost: LayerCost,
+    choice: BlockChoice,
+    processing: Seconds,
+    recomputed: Array,
+    again: Seconds,
+    exposed: Seconds,
+    paired: Seconds,
+) -> tuple[Seconds, Seconds]:
+    """Return the processing times of passes that wait for the host, and what pairs of passes hide nevertheless.
+
+    `again` is the time of recomputation, `exposed` the exposed time of collectives by pass.
+    """
+    if layout.host is None:
+        return processing, paired
+    table, edition = layout.table, layout.edition
+    added = layout.tensors * layout.launch if choice.adds_gradients else 0.0
+    repeats = choice.training and recomputed.any() and not layout.choice.blocking
+    host = host_times(layout.host, added, recomputed > 0 if repeats else None)
+    if layout.choice.blocking:
+        return processing + host, paired
+    bounded = bounded_by_launches(processing, host, again, exposed)
+    if choice.pairs_passes:  # a pair takes at least the launches of both passes
+        busy = bounded.sum(axis=0) + again + exposed.sum(axis=0)
+        return bounded, np.minimum(paired, np.maximum(0.0, busy - host.sum(axis=0)))
+    # Two halves that overlap give the device work while the host waits, as pairs of passes do.
+    if layout.waits and not choice.in_halves:
+        work = busy_times(table, cost, recomputed, choice, edition, layout.sizes, layout.system)
+        late = late_times(table, layout.host, work, recomputed)
+        late[2] -= again - ordered_sum(cost.times.processing[0] * recomputed)
+        bounded = np.maximum(bounded, processing + late)
+    return bounded, paired
+
+
 def _checkpoint(layout: BlockLayout, choice: BlockChoice) -> Bytes:
     """Return the bytes of the input that a block stores with full recomputation."""
     if not (choice.training and choice.recompute_all):
@@ -417,21 +462,6 @@ def _checkpoint(layout: BlockLayout, choice: BlockChoice) -> Bytes:
     activation = layout.shape.dtype_bytes * layout.shape.activation
     tensor_par = layout.sizes.tensor_par
     return layout.edition.checkpoint_bytes(activation, choice.layout, tensor_par)
-
-
-def _host_times(
-    layout: BlockLayout, of_layers: Seconds, recomputed: Array, choice: BlockChoice
-) -> Seconds:
-    """Return the time in which the host launches each phase: shape (phases, blocks).
-
-    Recomputation is launched with the activation gradients, and added gradients with the weight gradients.
-    """
-    host = ordered_sum(of_layers)
-    if choice.adds_gradients:
-        host[2] += layout.tensors * layout.launch
-    if choice.training and recomputed.any() and not layout.choice.blocking:
-        host[1] += ordered_sum(of_layers[0] * (recomputed > 0))
-    return host
 
 
 def _work(totals: Sequence[Array] | Array, share: float = 1.0) -> Work:
@@ -449,12 +479,11 @@ def _recompute(
     cost: LayerCost,
     recomputed: Array,
     choice: BlockChoice,
-    collectives: Collectives,
-    further: Seconds,
+    exposed: Seconds,
 ) -> Work:
     """Return the work of recomputation; its time is the sum of the recomputed layers (section 4.2).
 
-    `further` is the exposed time of repeated collectives of further axes, in which the host launches on.
+    `exposed` is the exposed time of repeated collectives, in which the host launches on.
     """
     if not choice.training or not recomputed.any():
         return _work([layout.none] * 5)
@@ -462,31 +491,16 @@ def _recompute(
     time = ordered_sum(cost.times.processing[0] * recomputed)
     if layout.host is not None:
         host = ordered_sum(layout.host[0] * (recomputed > 0))
-        least = host - collectives.recomm.time_exposed[0] - further
+        least = host - exposed
         time = time + host if layout.choice.blocking else np.maximum(time, least)
     return _work([*work, time])
 
 
-def _bounded_by_launches(
-    processing: Seconds,
-    host: Seconds,
-    again: Work,
-    collectives: Collectives,
-    further: Seconds,
-) -> Seconds:
-    """Return processing times of passes that take at least the launches of their kernels: shape (phases, blocks).
-
-    The host launches on while the device waits for a collective. Exposed time is of a base block: the collectives
-    of edge blocks depend on the pipeline, and a block costs the same with and without pipeline. Recomputation and both
-    gradients are one pass for the host; the time that they wait for it is added to the weight gradients. `further` is
-    the exposed time of further axes by pass.
-    """
-    forward = np.maximum(processing[0], host[0] - collectives.fw_tp.time_exposed[0] - further[0])
-    exposed = collectives.recomm.time_exposed[0] + collectives.agrad_tp.time_exposed[0]
-    exposed = exposed + (further[1] + further[2])
-    busy = again.time + processing[1] + processing[2] + exposed
-    waited = np.maximum(0.0, (host[1] + host[2]) - busy)
-    return np.stack([forward, processing[1], processing[2] + waited])
+def _exposed(collectives: Collectives, further: Seconds) -> Seconds:
+    """Return the exposed time of the collectives of a base block by pass; `further` is of further axes."""
+    passes = collectives.fw_tp, collectives.agrad_tp, collectives.recomm
+    base = KINDS.index("base")
+    return np.stack([found.time_exposed[base] for found in passes]) + further
 
 
 def _matrix_flops(layout: BlockLayout, recomputed: Array, choice: BlockChoice) -> Flops:
@@ -545,15 +559,6 @@ def _axis_exposed(
     own = exposed[FURTHER_NAMES.index("ep"), :passes]
     own[:] = np.maximum(0.0, own - times.hidden(choice).sum(axis=0)[:passes])
     return exposed, times.paired(choice) if choice.pairs_passes else shared_zeros()
-
-
-def _base_block_time(
-    processing: Seconds, again: Work, collectives: Collectives, further: Seconds
-) -> Seconds:
-    """Return the time of the forward and the backward pass of a base block, exposed communication included."""
-    exposed = collectives.fw_tp.time_exposed[0] + collectives.agrad_tp.time_exposed[0]
-    exposed = exposed + collectives.recomm.time_exposed[0] + further.sum(axis=0)
-    return processing.sum(axis=0) + again.time + exposed
 
 
 def _expert_bytes(layout: BlockLayout, choice: BlockChoice) -> Bytes:

@@ -30,7 +30,7 @@ from calculon.declarations.axes import FURTHER_NAMES, LAYER_AXES
 from calculon.declarations.model import Model
 from calculon.declarations.scope_choices import BlockChoice, LayoutChoice
 from calculon.editions.edition import Edition
-from calculon.hardware.kernels.kernel import Kernel, KernelKind, Shapes, Types, launches
+from calculon.hardware.kernels.kernel import Kernel, KernelKind, Launch, Shapes, Types, launches
 from calculon.hardware.system import KERNELS, System
 
 
@@ -173,6 +173,33 @@ class LayerTable:
         moves = launches(self.accessed, self.layers)
         moves[:, self.tiled] *= self.tiles
         return moves
+
+    def launching(self, launch: Launch, mode: str | None) -> Seconds:
+        """Return the time in which the host launches each pass of a layer: shape (phases, layers, blocks)."""
+        each = launch.host_times(mode, self.layers)
+        calls = self.launches() / self.loops
+        return calls * (each + (self.loops - 1) * launch.looped(each))
+
+    @cached_property
+    def loops(self) -> Count:
+        """Number of kernels of each launch, which the host makes in a loop: shape (layers, blocks)."""
+        return self._filled("loop")
+
+    @cached_property
+    def kernels(self) -> Array:
+        """Result of :meth:`launches`, for tables that several block choices share."""
+        return self.launches()
+
+    @cached_property
+    def awaited(self) -> int:
+        """Row of the first layer whose shape depends on the routing to experts; 0 without experts."""
+        return next((i for i, layer in enumerate(self.layers) if layer.routed), 0)
+
+    @cached_property
+    def copied_rows(self) -> list[int]:
+        """Rows of the layers that copy tokens to the rows of experts, or back."""
+        rows = self.kinds.get("routing", ())
+        return [row for row in rows if self.layers[row].routed]
 
     def collective_rows(self, axis: str = "tp") -> list[int]:
         """Return the rows of the layers with a collective along an axis, by default of tensor parallelism."""

@@ -128,7 +128,7 @@ SIMULATED_SCHEDULES = ("zb_h2", *FOLDED_SCHEDULES)
 EP_OVERLAPS = ("none", "1f1b", "two_batch")
 """Overlap of expert dispatch and combine: none, another microbatch, or the other half of the same microbatch."""
 
-LAUNCH_MODES = ("eager", "compile", "graph", "blocking")
+LAUNCH_MODES = ("eager", "compile", "graph", "graph_parts", "blocking")
 """Modes of launching kernels from the host."""
 
 PUBLISHED, CORRECTED = "sc23", "corrected"

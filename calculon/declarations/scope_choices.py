@@ -101,6 +101,29 @@ class LayoutChoice(_Members):
         return self.launch_mode == "blocking"
 
     @property
+    def waits_for_counts(self) -> bool:
+        """True if the host waits for the row counts of experts in each block.
+
+        Without a fixed capacity, the host allocates rows and launches products of their size; a graph of a whole
+        iteration has no such wait.
+        """
+        launched = self.launched
+        return (
+            launched is not None
+            and launched not in ("graph", "blocking")
+            and not self.moe_pad_to_capacity
+        )
+
+    @property
+    def loops_over_experts(self) -> bool:
+        """True if the host launches quantization and product of each expert.
+
+        In a graph of a whole iteration, the device reads the row counts, and one kernel does this for all experts.
+        Source: Transformer Engine, ``pytorch/module/grouped_linear.py``, and pull request 2360.
+        """
+        return self.launched != "graph" or self.moe_pad_to_capacity
+
+    @property
     def recipe(self) -> Recipe | None:
         """Recipe of operands narrower than 16 bits; None without such operands."""
         if self.fp8_recipe != NO_RECIPE:

@@ -55,8 +55,10 @@ ASSUMPTIONS = {
         "Experts get equally many rows; with moe_imbalance_percent, the busiest processor has more, "
         "and the others wait for it.",
         "States of linear attention take the longer of memory time and arithmetic time, at a share of the matrix "
-        "engine's peak: 0.3 by assumption (roofline level, not measured) if the system states none "
+        "engine's peak: 0.05, as measured for prompts of the gated delta rule, if the system states none "
         "(ext.linear_efficiency).",
+        "Without graphs of whole iterations, the host waits in each block with experts for the numbers of rows, unless "
+        "these are fixed by a capacity.",
         "With context parallelism, only a ring hides traffic, behind attention of the same step. Packed documents "
         "count with the sum of their squared lengths (packed_percent), and all ranks wait for the slowest "
         "(pack_imbalance_percent).",

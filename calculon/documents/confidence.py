@@ -78,19 +78,19 @@ def short_remark(remark: str) -> str:
 
 
 def risk_words(fits: float | None) -> str:
-    """Write the risk of running out of memory.
+    """Write the risk of running out of memory (OOM: out of memory).
 
     >>> risk_words(0.934), risk_words(None)
-    ('risk of running out 7 %', 'risk of running out not known')
+    ('OOM risk 7 %', 'OOM risk not known')
     """
-    return f"risk of running out {'not known' if fits is None else chance(1 - fits)}"
+    return f"OOM risk {'not known' if fits is None else chance(1 - fits)}"
 
 
 def with_risk(words: str, fits: float | None, risk: float) -> str:
     """Write a plan, followed by its risk of running out of memory if the risk is above the accepted one.
 
     >>> with_risk("TP 2, DP 8", 0.63, 0.1), with_risk("TP 2, DP 8", 0.95, 0.1)
-    ('TP 2, DP 8 (risk of running out 37 %)', 'TP 2, DP 8')
+    ('TP 2, DP 8 (OOM risk 37 %)', 'TP 2, DP 8')
     """
     return words if fits is None or 1 - fits <= risk else f"{words} ({risk_words(fits)})"
 

@@ -378,10 +378,11 @@ class Extension:
         default=None,
     )
     linear_efficiency: float = declare(
-        "share of the matrix engine's peak that the linear-attention state reaches; the default is an assumption",
+        "share of the matrix engine's peak that the linear-attention state reaches; the default is that of measured "
+        "Triton kernels of the gated delta rule on six processors (0.035 to 0.06)",
         above=0,
         at_most=1,
-        default=0.3,
+        default=0.05,
     )
     recipes: dict[str, RecipeUse] = declare(
         "8-bit and 4-bit recipes (fp8_recipe) that the system runs; by default the recipes with per-tensor scales, "

@@ -5,6 +5,7 @@ import pytest
 
 import calculon
 from calculon.cost.embedding_head import EmbeddingHeadTimes
+from calculon.cost.launches import lag
 from tests.helpers import CORRECTED_PLAIN, document
 
 PLAN = CORRECTED_PLAIN | {"num_procs": 8, "tensor_par": 8, "batch_size": 4}
@@ -55,3 +56,29 @@ def test_the_slower_end_is_that_with_its_gradient_accumulation():
         assert times.of_slower(one, two) == slower
         assert times.of_faster(one, two) == 3 - slower
         assert times.fill == (3.0 if slower == 1 else 2.0)
+
+
+def test_an_idle_device_waits_for_the_largest_lead_of_launches():
+    """Three kernels, the second of a layer of two: the host is ahead from the second on."""
+    host, busy = np.array([[3.0], [4.0]]), np.array([[1.0], [20.0]])
+    kernels = np.array([[1.0], [2.0]])
+    # after 3 the first kernel starts, until 4; after 5 the first of two, while the second is launched
+    assert lag(host, busy, kernels, first=0) == pytest.approx(5 - 1)
+    # the other way round: 2 for the first of two, which hides all that follows
+    assert lag(host, busy, kernels, first=1) == pytest.approx(2)
+
+
+@pytest.mark.parametrize("again", ["none", "full"])
+def test_fewer_launches_by_the_host_take_no_longer(again):
+    plan = {"preset": "megatron-lm", "num_procs": 8, "tensor_par": 1, "pipeline_par": 1}
+    plan |= {"expert_par": 8, "batch_size": 64}
+    times = [
+        calculon.estimate(
+            "qwen3-30B-a3B",
+            plan | {"launch_mode": mode, "activation_recompute": again},
+            "gb200_nvl72",
+        ).stats["total_time"]
+        for mode in ("graph", "graph_parts", "eager", "blocking")
+    ]
+    assert times == sorted(times)
+    assert times[0] < times[1] < times[2]

@@ -99,7 +99,7 @@ def test_the_fastest_of_all_is_named_and_what_is_above_the_risk_is_marked():
     every = calculon.plan("llama3-8B", "64", "h100_80g_sxm", risk="100%", **asked)
     assert every.best.plan.execution == answer.fastest.execution
     assert every.fastest is None
-    marked = f"(risk of running out {chance(1 - anyway.stats['fits'])})"
+    marked = f"(OOM risk {chance(1 - anyway.stats['fits'])})"
     assert marked not in flat(text_of(every))
     question = replace(every.questions[0], risk=0.1)
     points = (replace(every.points[0], question=question),)

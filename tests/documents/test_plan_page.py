@@ -74,7 +74,7 @@ def test_a_short_page_answers_in_22_lines(case):
     best = told["plans"]["0"]["stats"]
     for one in (
         result_of(found.best).digits.duration(best["total_time"]),
-        f"risk of running out {chance(1 - best['fits'])}",
+        f"OOM risk {chance(1 - best['fits'])}",
         *(f"on {row['num_procs']:,}: " for row in told["counts"] if row["num_procs"] != procs),
         *(f"({option})" for option in told["question"]["assumed"]),
     ):

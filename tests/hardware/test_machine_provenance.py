@@ -62,8 +62,8 @@ def test_an_overlay_with_another_power_or_peak_rate_names_its_processor():
 OWN = {  # number of own runs, and the processors of the runs of a relative
     "mi355x": (1, set()),
     "mi350x": (1, {"MI355X"}),
-    "b300_sxm": (1, {"B200-SXM-180GB"}),
-    "gb300_nvl72": (6, {"B200-SXM-180GB"}),
+    "b300_sxm": (6, {"B200-SXM-180GB"}),
+    "gb300_nvl72": (14, {"B200-SXM-180GB"}),
     "gh200_96g": (0, {"H100-SXM5-80GB"}),
     "gh200_144g": (0, {"H200-SXM5-141GB"}),
     "tpu_v6e": (0, set()),

@@ -451,6 +451,47 @@ def test_what_was_settled_stays_so():
         holds(disagreement, [table])
 
 
+ROUTED = {"num_experts": 8, "experts_per_token": 2, "expert_feedforward": 2048}
+SPREAD = {"expert_par": 4, "data_par": 4, "num_procs": 4, "mesh_order": "tp-dp-pp"}
+BUSY = SPREAD | {"moe_imbalance_percent": 130}
+PADDED = SPREAD | {"moe_capacity_percent": 100, "moe_pad_to_capacity": True}
+INSIDE = {"tensor_par": 2, "expert_tensor_par": 2, "expert_par": 2, "data_par": 2}
+LAUNCHED = (
+    {"launch_mode": "eager"},
+    {"launch_mode": "graph_parts"},
+    {"launch_mode": "eager", "activation_recompute": "full"},
+    {"launch_mode": "eager", "recompute_modules": "moe"},
+)
+WAITING = (
+    *(
+        BUSY | form | {"moe_dispatcher": dispatcher}
+        for dispatcher in ("alltoall", "allgather", "deepep")
+        for form in LAUNCHED
+    ),
+    BUSY | {"launch_mode": "graph"},
+    PADDED | {"launch_mode": "eager"},
+    PADDED | {"launch_mode": "graph"},
+    BUSY | INSIDE | {"launch_mode": "compile", "tensor_par_comm_type": "rs_ag"},
+    BUSY | {"launch_mode": "eager", "ep_overlap": "two_batch"},
+    {"launch_mode": "eager"},
+)
+SHARED = BUSY | {"launch_mode": "eager", "moe_shared_overlap": True, "recompute_modules": "moe"}
+
+
+@pytest.mark.parametrize("changes", [{}, {"shared_feedforward": 512}, {"expert_bias": True}])
+@pytest.mark.parametrize("slower", [1, 20])
+def test_the_host_waits_for_the_rows_of_experts(changes, slower):
+    """Launches take about as long as the kernels, or longer."""
+    seconds = {"eager": 1e-3, "compile": 1e-4, "graph": 2e-5}
+    launch = {name: time * slower for name, time in seconds.items()} | {"kernel": 1e-5}
+    system = SYSTEM | {"mem1": SYSTEM["mem1"] | {"GiB": 10**6}, "ext": {"launch": launch}}
+    rows = [*WAITING, SHARED] if "shared_feedforward" in changes else WAITING
+    model = MODEL | ROUTED | changes | {"activation": "swiglu"}
+    table = Table(model, system, [ALONE | row for row in rows])
+    assert table.found.feasible.all()
+    holds(disagreement, [table])
+
+
 def test_layers_share_the_optimizer_with_as_many_as_the_block():
     system = SYSTEM | {"mem1": SYSTEM["mem1"] | {"GiB": 10**6}}
     form = {"zero_stage": "1", "dp_shard": 2, "optimizer_sharding": True}

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, fields
 from operator import attrgetter, mul
 
 from .communication import OverlappedLinear
 from .context import hidden as hidden_by_attention
-from .expert_overlap import half_of, hidden_alone, hidden_in_pairs
+from .expert_overlap import half_of, hidden_alone, hidden_by_shared, hidden_in_pairs
 from .layers import Layer, Stage
 from .optimizer import Step
 from .run import KINDS, Kind, Run
+from .system import launched
 from .transformer import block_layers
 
 
@@ -59,6 +60,9 @@ class Block:
         halves = of_block and run.execution.ep_overlap == "two_batch"
         run = half_of(run) if halves else run
         layers = make(run) if layers is None else layers
+        experts = any(layer.routed for layer in layers)
+        for layer in layers:
+            layer.with_experts = experts
         backward = layers if training else []
         again = [layer for layer in backward if layer.flags.recomm]
         self.fw, self.fw_tp = _work(layers, "fw"), _comm(layers, "fw")
@@ -200,13 +204,17 @@ class Block:
         ex, adding = self.run.execution, 0.0
         if ex.grad_dtype != "auto" and not ex.grad_fusion:  # a kernel for each weight tensor
             tensors = sum(bool(count) for layer in backward for _, count in layer.step.parts())
-            adding = tensors * self.run.system.host_time(ex.launch_mode, ex.fusion)
+            mode = ex.launch_mode
+            if mode == "auto" and layers[0].with_experts and ex.fusion != "published":
+                mode = "eager"
+            adding = tensors * self.run.system.host_time(mode, ex.fusion)
         if ex.launch_mode == "blocking":  # one kernel after the other, each after its launch
             self.fw.time += sum(layer.host("fw") for layer in layers)
             self.re.time += sum(layer.host("fw") for layer in again)
             self.agrad.time += sum(layer.host("agrad") for layer in backward)
             self.wgrad.time += sum(layer.host("wgrad") for layer in backward) + adding
             return
+        alone = self.fw.time, self.re.time, self.wgrad.time  # without launches
         launches = forward = sum(layer.host("fw") for layer in layers)
         ep = [
             one + other for one, other in zip(self.ep_exposed["base"], self.cp_exposed, strict=True)
@@ -220,8 +228,69 @@ class Block:
         busy = self.re.time + self.agrad.time + ep[1] + ep[2]
         busy += self.recomm.exposed["base"] + self.agrad_tp.exposed["base"]
         self.wgrad.time = max(self.wgrad.time, launches - busy)
+        self._wait_for_counts(layers, backward, alone)
         both = self.fw.time + self.fw_tp.exposed["base"] + ep[0] + busy + self.wgrad.time
         self.paired = min(self.paired, max(0, both - forward - launches))
+
+    def _wait_for_counts(
+        self, layers: Sequence[Layer], backward: Sequence[Layer], alone: tuple[float, float, float]
+    ) -> None:
+        """Let passes wait where the host needs to know the rows of experts before it launches what processes them.
+
+        Then the device has nothing left to do. Backward passes know the rows, unless they route again. `alone` are the
+        times of the passes without launches.
+        """
+        ex = self.run.execution
+        waits = launched(ex.launch_mode, ex.fusion) in ("eager", "compile", "graph_parts")
+        first = next((i for i, layer in enumerate(layers) if layer.routed), 0)
+        if not waits or not first or ex.moe_pad_to_capacity or ex.ep_overlap != "none":
+            return
+        hidden = {}
+        if ex.moe_shared_overlap and ex.expert_par > 1 and ex.moe_dispatcher != "allgather":
+            hidden = hidden_by_shared(self.run, layers)
+        forward = [_steps(layer, ("fw",), hidden, "fw") for layer in layers]
+        self.fw.time = max(self.fw.time, alone[0] + idle(forward[first:] + forward[:first]))
+        if not backward or not (self.run.full_recompute or self.run.redoes_experts):
+            return
+        steps = [_steps(layer, ("fw",), hidden, "wgrad", self._again(layer)) for layer in layers]
+        steps += [_steps(layer, ("agrad", "wgrad"), hidden, "agrad") for layer in layers[::-1]]
+        late = idle(steps[first:] + steps[:first]) - (self.re.time - alone[1])
+        self.wgrad.time = max(self.wgrad.time, alone[2] + late)
+
+    def _again(self, layer: Layer) -> float:
+        """Share of the forward pass of a layer that is repeated."""
+        return (layer.repeated if self.run.by_operator else 1) * layer.flags.recompute
+
+
+def _steps(
+    layer: Layer,
+    stages: tuple[Stage, ...],
+    hidden: Mapping[tuple[str, Stage], float],
+    sends: Stage,
+    share: float = 1,
+) -> tuple[float, float, float]:
+    """Seconds of the host and of the device for the kernels of a layer in some stages, and how many these are.
+
+    `sends` is the stage of what it communicates meanwhile.
+    """
+    busy = sum(share * layer.processing_time(stage) for stage in stages)
+    if sends != "wgrad" or layer.flags.recomm:
+        busy += layer.exposed_time(sends, "base") + layer.experts_time(sends)
+        busy -= hidden.get((layer.name, sends), 0)
+    some = share > 0
+    host = sum(some * layer.host(stage) for stage in stages)
+    return host, busy, sum(some * layer.launched(stage) for stage in stages)
+
+
+def idle(steps: Sequence[tuple[float, float, float]]) -> float:
+    """Seconds in which a device that begins without work waits for the kernels of steps, launched one by one."""
+    host = device = 0.0
+    for launching, busy, kernels in steps:
+        count = max(1, round(kernels))
+        for _ in range(count):
+            host += launching / count
+            device = max(device, host) + busy / count
+    return device - sum(busy for _, busy, _ in steps)
 
 
 def block_of_model(run: Run, numbers: Sequence[int] | None = None) -> Block:

@@ -65,6 +65,19 @@ class Parts:
         return min(work, traffic * (1 - self.usage)) if work > 0 else 0
 
 
+def hidden_by_shared(run: Run, layers: Sequence[Layer]) -> dict[tuple[str, Stage], float]:
+    """Seconds of dispatch and of combine that shared experts hide, by the name of the layer and the stage."""
+    parts, found = Parts(run, layers), {}
+    first, second = parts.shared
+    works: tuple[tuple[Stage, Callable[[Sequence[Layer]], float]], ...]
+    works = ("fw", parts.forward), ("agrad", parts.backward), ("wgrad", parts.again)
+    for stage, work in works:
+        for layer, beside in ((parts.dispatch, first), (parts.combine, second)):
+            time = layer.experts_time(stage)
+            found[layer.name, stage] = parts.hides(time, work(beside))
+    return found
+
+
 def hidden_alone(run: Run, layers: Sequence[Layer], kind: Kind) -> tuple[float, float, float]:
     """Seconds that a microbatch hides by itself: forward, backward, and of what is repeated."""
     ex, parts = run.execution, Parts(run, layers)

@@ -6,6 +6,7 @@ from .copies_of_tokens import NAMES as LIBRARIES
 from .layers import Flags, Layer, Side
 from .operators import activation, converted, elementwise, linear
 from .run import Run
+from .system import launched
 
 NAMES = {
     "gelu": "GeLU",
@@ -14,6 +15,12 @@ NAMES = {
     "swiglu": "SwiGLU",
     "geglu": "GeGLU",
 }
+
+
+_ROUTED = tuple(
+    f"MlpBlock_{name}"
+    for name in ("Permute", "Dispatch", "Sort", "Experts", "Unsort", "Combine", "Unpermute")
+)  # layers whose sizes follow from the routing
 
 
 def router(run: Run) -> Layer:
@@ -38,12 +45,14 @@ def router(run: Run) -> Layer:
         grads=scores,
     )
     layer.product = 1, tokens, model.hidden, model.num_experts
+    layer.kernels = 3, 2, 2  # with conversions to 4 bytes
     return layer
 
 
 def routed(run: Run) -> list[Layer]:
     """Return the experts that the router chooses among, with the collectives around them."""
     model, plain = run.model, Flags(recompute=run.full_recompute)
+    function = NAMES[model.activation]
     gathers = run.execution.moe_dispatcher == "allgather"
     split = run.sequence_par
     rows, inner = run.expert_rows, model.inner_width // run.width_par
@@ -78,11 +87,14 @@ def routed(run: Run) -> list[Layer]:
         *grouped(run, "MlpBlock_Experts1", rows, model.row_width, width, width, plain),
         _function(run, rows * model.inner_width // run.width_par),
         *grouped(run, "MlpBlock_Experts2", rows, inner, model.row_width, model.row_width, again),
+        *_biased(run, rows),
         *after,
         *_out_of_latents(run),
     ]
     if run.redoes_experts:
         again_as_a_whole(layers)
+    for layer in layers:
+        layer.routed = layer.name.startswith(_ROUTED) or layer.name == f"MlpBlock_{function}"
     return [_readers(run), *layers]
 
 
@@ -208,6 +220,7 @@ def _dispatched_rows(run: Run) -> list[Layer]:
         grads=0,
     )
     counts.output_space = 8 * counts.outputs
+    counts.kernels = 10, 0, 0  # sums, the exchange, and copies to the host
     return [
         counts,
         _copies(run, "MlpBlock_Permute", run.latents, run.own_rows, widens=True),
@@ -291,6 +304,8 @@ def _exchanged(run: Run, name: str, *, dispatches: bool) -> list[Layer]:
         count=received * h,
         saved=result * received * h if dispatches else 0,
     )
+    if dispatches:  # scores apart from rows
+        exchange.kernels = 2, 2, 0
     return [*layers, exchange]
 
 
@@ -366,8 +381,9 @@ def _choice(run: Run) -> Layer:
         saved=4 * scores + 12 * tokens * model.experts_per_token,
         grads=4 * scores,
     )
-    kernels = 2 if run.execution.fusion in ("compile", "max") else 8
-    layer.kernels = kernels, kernels, 0
+    fused = run.execution.fusion in ("compile", "max")
+    # scores, choice and counts, and those of the loss that balances loads
+    layer.kernels = (5, 4, 0) if fused else (14, 10, 0)
     return layer
 
 
@@ -432,7 +448,42 @@ def grouped(
         grads=wrote * rows * k,
     )
     layer.product = experts, rows / experts, n, k
-    return [*converted(run, f"{name}_Cast", counts, run.result_bytes), layer]
+    layers = [*converted(run, f"{name}_Cast", counts, run.result_bytes), layer]
+    ex = run.execution
+    whole = launched(ex.launch_mode, ex.fusion) == "graph" and not ex.moe_pad_to_capacity
+    for each in layers:
+        each.loop = 1 if whole else experts
+    return layers
+
+
+def _biased(run: Run, rows: float) -> list[Layer]:
+    """Add the bias of each expert, times the score of the row, to its rows: in 4 bytes, one expert after the other."""
+    if not run.model.expert_bias:
+        return []
+    size, count = run.result_bytes, rows * run.model.row_width
+    ahead = (
+        4,  # product of bias and score
+        size + 4 + 4,  # sum
+        4 + 4,  # of all experts in one tensor
+        4 + size,
+    )
+    back = (
+        size + 4,
+        4 + size,  # of the rows
+        4 + 4 + 4,  # of the biases: product and sum
+        4 + 4 + 4,  # of the scores
+    )
+    layer = Layer(
+        run,
+        "MlpBlock_Experts_Bias",
+        Flags(recompute=run.full_recompute),
+        flops=(2 * count, 4 * count, 0),
+        moved=(sum(ahead) * count, sum(back) * count, 0),
+        inputs=count,
+        outputs=count,
+    )
+    layer.kernels, layer.rounds = (2, 5, 0), run.model.num_experts // run.execution.expert_par
+    return [layer]
 
 
 def gate(run: Run) -> list[Layer]:

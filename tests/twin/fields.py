@@ -369,7 +369,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "fusion": ("published", "none", "compile", "max"),
     "compile_scope": ("step", "blocks", "blocks_and_loss"),
     "rotary_impl": ("real", "complex"),
-    "launch_mode": ("auto", "eager", "compile", "graph", "blocking"),
+    "launch_mode": ("auto", "eager", "compile", "graph", "graph_parts", "blocking"),
     "matmul_dtype": ("same", *MULTIPLIED_BYTES),
     "float8_scaling": ("delayed", "current"),
     "tp_impl": ("megatron", "allgather"),

@@ -53,6 +53,9 @@ class Layer:
     queries: float = 0  # of all its heads
     kernels: tuple[int, int, int] | None = None  # that each pass launches ...
     rounds: float = 1  # ... so often
+    loop: float = 1  # kernels of each launch: one for each expert, in a loop of the host
+    with_experts = False  # whether its block has experts
+    routed = False  # whether its shape is known only when tokens are routed to experts
     steps: Steps | None = None  # of attention in a ring
     repeated: float = 1  # share of the forward pass, where single operators are recomputed ...
     remade: float = 0  # saved bytes that are made again, and not kept
@@ -274,8 +277,8 @@ class Layer:
         if self.kernels is not None and not any(self.traffic[one] for one in PASSES):
             return 0
         if self.kernels is not None:
-            return self.rounds * self.kernels[PASSES.index(stage)]
-        return self.rounds * int(self.traffic[stage] != 0)
+            return self.rounds * self.loop * self.kernels[PASSES.index(stage)]
+        return self.rounds * self.loop * int(self.traffic[stage] != 0)
 
     def floor(self, stage: Stage) -> float:
         """Seconds that it takes to launch the kernels of a pass."""
@@ -283,8 +286,13 @@ class Layer:
 
     def host(self, stage: Stage) -> float:
         """Seconds of the host for the kernels of a pass."""
-        ex = self.run.execution
-        return self.launched(stage) * self.run.system.host_time(ex.launch_mode, ex.fusion)
+        ex, system = self.run.execution, self.run.system
+        mode = ex.launch_mode
+        if mode == "auto" and self.with_experts and ex.fusion != "published":
+            mode = "eager"
+        each = system.host_time(mode, ex.fusion, captured=not self.routed)
+        further = min(each, system.hosts.get("compile", 0.0))  # such loops are compiled
+        return self.launched(stage) / self.loop * (each + (self.loop - 1) * further)
 
     def unlaunched_time(self, stage: Stage) -> float:
         return self.run.system.combine(self.flops_time(stage), self.mem_time(stage))

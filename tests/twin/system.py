@@ -278,6 +278,12 @@ def _filled_width(shares: Sequence[Sequence[float]], width: int) -> float:
     return width / share
 
 
+def launched(launch_mode: str, fusion: str) -> str:
+    """Mode in which the host launches kernels; none where they are those of the published model."""
+    modes = {"published": "", "none": "eager", "compile": "compile", "max": "compile"}
+    return modes[fusion] if launch_mode == "auto" else launch_mode
+
+
 def _node(host: Mapping[str, Any] | None) -> tuple[float, int] | None:
     """Read the memory of a node; that its links carry other traffic is tested by hand (tests/cost)."""
     if host is None:
@@ -326,7 +332,7 @@ class System:
     communicator: float = 0.0  # bytes of tier 1 for each of its groups
     fragmentation: float = 0.0  # share of what comes and goes
     host_share: float = 1.0  # of tier 2
-    linear_share: float = 0.3  # of the peak, of states of linear attention
+    linear_share: float = 0.05  # of the peak, of states of linear attention
     library: Library | None = None  # that sends copies of tokens to experts
     node: tuple[float, int] | None = None  # memory of a node: bytes/s, and who shares them
     recipes: Mapping[str, bool] = field(default_factory=dict)  # that run: with transposed copies
@@ -372,7 +378,7 @@ class System:
             communicator=memory.get("communicator_MiB", 0) * 2**20,
             fragmentation=memory.get("fragmentation", 0.0),
             host_share=memory.get("host_share", 1.0),
-            linear_share=ext.get("linear_efficiency", 0.3),
+            linear_share=ext.get("linear_efficiency", 0.05),
             library=library_of(ext.get("ep_library")),
             node=_node(ext.get("host")),
         )
@@ -395,10 +401,14 @@ class System:
             return engine.time(flops)
         return flops / (engine.peak * engine.curve[0][1])
 
-    def host_time(self, launch_mode: str, fusion: str) -> float:
-        """Seconds of the host for a kernel; published kernels do not wait for it."""
-        modes = {"published": "", "none": "eager", "compile": "compile", "max": "compile"}
-        mode = modes[fusion] if launch_mode == "auto" else launch_mode
+    def host_time(self, launch_mode: str, fusion: str, *, captured: bool = False) -> float:
+        """Seconds of the host for a kernel; published kernels do not wait for it.
+
+        A kernel may be `captured`: part of one of the graphs, where only parts are in graphs.
+        """
+        mode = launched(launch_mode, fusion)
+        if mode == "graph_parts":
+            mode = "graph" if captured else "eager"
         if mode == "blocking":
             mode = "eager"
         return self.hosts.get(mode, 0.0)

@@ -12,7 +12,20 @@ INDEX_BYTES = 1
 CHOICE_BYTES = 12
 """Bytes saved per row: its score, its token, and its position."""
 
-_CHOICE_KERNELS, _CHOICE_KERNELS_FUSED = 8, 2
+_ROUTER_KERNELS = 3, 2, 2
+"""Kernels of the router: products, and conversions to 4 bytes.
+
+Source: Megatron-LM, ``moe/moe_utils.py``, ``RouterGatingLinearFunction``.
+"""
+
+_CHOICE_KERNELS, _CHOICE_KERNELS_FUSED = (14, 10, 0), (5, 4, 0)
+"""Kernels of the choice of experts.
+
+Fused: scores with choice, scores of the load-balancing loss, row counts, this loss, and its sum for the log; backward
+all but row counts. Otherwise softmax, choice and two scattered results for each of both scores, and six kernels of the
+loss. Source: Megatron-LM, ``moe/router.py``, ``moe/moe_utils.py``, ``--moe-router-fusion``.
+"""
+
 _COPY_KERNELS, _COPY_KERNELS_FUSED = 6, 3
 _SORT_KERNELS, _SORT_KERNELS_FUSED = 2, 1
 
@@ -49,6 +62,7 @@ def router(
         activation_grad=scores,
         flags=flags,
         product=Product(1, tokens, hidden, experts),
+        launches=_ROUTER_KERNELS,
     )
 
 
@@ -61,7 +75,6 @@ def chosen_experts(
     """
     scores = tokens * experts
     moved = 3 * SCORE_BYTES * scores
-    kernels = _CHOICE_KERNELS_FUSED if fused else _CHOICE_KERNELS
     return Layer(
         name=name,
         kernel="routing",
@@ -73,7 +86,7 @@ def chosen_experts(
         activation=SCORE_BYTES * scores + CHOICE_BYTES * tokens * each,
         activation_grad=SCORE_BYTES * scores,
         flags=flags,
-        launches=(kernels, kernels, 0),
+        launches=_CHOICE_KERNELS_FUSED if fused else _CHOICE_KERNELS,
     )
 
 
@@ -149,6 +162,33 @@ def converted_rows(
     )
 
 
+def added_expert_bias(
+    name: str, experts: Number, elements: Number, *, dtype_bytes: float, flags: Flags
+) -> Layer:
+    """Return the sum of `elements` results and the bias of each row's expert times its score, expert by expert.
+
+    Scores have 4 bytes, and so have the products with them, the sums, and their concatenation, which is converted back:
+    per element, 24 bytes and two results move. Backward, the gradient is converted, converted back for the rows, and
+    multiplied and summed for the gradients of bias and scores: 32 bytes and two results.
+
+    Source: Megatron-LM, ``moe/experts.py``, ``TEGroupedMLP._apply_bias``.
+    """
+    forward = (24 + 2 * dtype_bytes) * elements
+    backward = (32 + 2 * dtype_bytes) * elements
+    return Layer(
+        name=name,
+        kernel="add",
+        flops=(2 * elements, 4 * elements, 0.0),
+        accessed=(forward, backward, 0.0),
+        inputs=elements,
+        outputs=elements,
+        output_bytes=dtype_bytes * elements,
+        flags=flags,
+        launches=(2, 5, 0),
+        rounds=experts,
+    )
+
+
 def grouped_linear(
     name: str,
     experts: Number,
@@ -158,6 +198,7 @@ def grouped_linear(
     k: Number,
     *,
     bias: Number = 0.0,
+    loop: Number,
     widths: Widths,
     flags: Flags,
 ) -> Layer:
@@ -165,7 +206,7 @@ def grouped_linear(
 
     It saves its input. It differs from :func:`~calculon.architecture.layers.matmul.linear` in that every pass reads or
     writes the weights of all experts, even with few rows. A token uses the fraction `active` of all experts, of which a
-    rank has `experts`; each has `bias` columns with a bias.
+    rank has `experts`; each has `bias` columns with a bias. The host launches `loop` products.
 
     Source: Gale et al., *MegaBlocks*, arXiv 2211.15841, section 5; CUTLASS, *Grouped Kernel Schedulers*.
     """
@@ -188,6 +229,7 @@ def grouped_linear(
         activation_grad=written,
         flags=flags,
         product=Product(experts, rows / experts, n, k),
+        loop=loop,
         active=active,
         expert=True,
     )

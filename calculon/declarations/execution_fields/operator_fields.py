@@ -225,9 +225,11 @@ class OperatorFields(PublishedFields):
         adds="complex in addition to real rotary embeddings",
     )
     launch_mode: str = declare(
-        "kernel launches: eager, operator by operator; compile; graph; blocking, operator by operator with a wait for "
-        "each kernel (CUDA_LAUNCH_BLOCKING=1, which prevents all overlap); auto: eager with fusion none, compile with "
-        "fusion compile or max, and with published kernels no launch time",
+        "kernel launches: eager, operator by operator; compile; graph, of a whole iteration; graph_parts, graphs of "
+        "layers whose shapes do not depend on the routing to experts, and eager for the others; blocking, operator by "
+        "operator with a wait for each kernel (CUDA_LAUNCH_BLOCKING=1, which prevents all overlap); auto: eager with "
+        "fusion none and in blocks with experts, compile with fusion compile or max, and with published kernels no "
+        "launch time",
         choices=("auto", *LAUNCH_MODES),
         default="auto",
         scope=LAYOUT | STEP,

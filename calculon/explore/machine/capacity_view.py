@@ -64,7 +64,7 @@ def _risk(state: State, answers: Answers, step: Step) -> str:
     """Return a plan's out-of-memory risk on the page's machine in words; empty if unknown."""
     own = answers.stated_fields(state, step.best.execution)
     result = answers.plan(replace(state, plan=own)).brief
-    return "" if result is None or result.fits is None else f", with a {risk_words(result.fits)}"
+    return "" if result is None or result.fits is None else f", with an {risk_words(result.fits)}"
 
 
 def enough(capacity: float) -> float:

@@ -107,6 +107,14 @@ class ShapedLayer(Protocol):
     def rounds(self) -> Count | float:
         """Number of repetitions of these launches in each pass."""
 
+    @property
+    def loop(self) -> Count | float:
+        """Number of kernels of a launch that the host makes in a loop."""
+
+    @property
+    def routed(self) -> bool:
+        """True if the shape of the layer depends on the routing of tokens to experts."""
+
 
 def launches(accessed: Bytes, layers: Sequence[ShapedLayer]) -> Array:
     """Return the number of kernels that each pass of layers launches, from the bytes that it moves; same shape.
@@ -117,8 +125,9 @@ def launches(accessed: Bytes, layers: Sequence[ShapedLayer]) -> Array:
     for i, layer in enumerate(layers):
         if layer.launches is not None:
             result[:, i] = np.array(layer.launches)[:, None] * accessed[:, i].any(axis=0)
-        if isinstance(layer.rounds, np.ndarray):
-            result[:, i] *= layer.rounds
+        for times in (layer.rounds, layer.loop):
+            if isinstance(times, np.ndarray):
+                result[:, i] *= times
     return result
 
 
@@ -291,10 +300,28 @@ class Launch:
     )
 
     def host(self, mode: str | None) -> float:
-        """Return the host time per kernel in one of :data:`LAUNCH_MODES`; 0 for None: the device never waits for it."""
+        """Return the host time per kernel in one of :data:`LAUNCH_MODES`; 0 for None: the device never waits for it.
+
+        With graphs of parts, it is the time of a kernel outside of them.
+        """
         if mode is None:
             return 0.0
-        return self.eager if mode == "blocking" else cast("float", getattr(self, mode))
+        mode = {"blocking": "eager", "graph_parts": "eager"}.get(mode, mode)
+        return cast("float", getattr(self, mode))
+
+    def host_times(self, mode: str | None, layers: Sequence[ShapedLayer]) -> Array:
+        """Return the host time per kernel of layers: shape (layers, 1 or machines)."""
+        outside = self.host(mode)
+        inside = self.graph if mode == "graph_parts" else outside
+        routed = np.array([[layer.routed] for layer in layers])
+        return np.where(routed, outside, inside)
+
+    def looped(self, each: Array) -> Array:
+        """Return the host times per further kernel of a launch in a loop, given those of a launch.
+
+        Such loops are compiled (Transformer Engine, ``nvte_multi_stream_cublas_gemm``, ``split_quantize``).
+        """
+        return np.minimum(each, self.compile)
 
     def bounded(self, time: Seconds, kernels: Array | float) -> Seconds:
         """Return times of work that launches n kernels: at least the launch time."""

@@ -168,6 +168,10 @@ _BLOCKING = "CUDA_LAUNCH_BLOCKING"
 """Environment variable that makes the host wait for each kernel."""
 
 
+_PARTS = ["attn", "moe_router", "moe_preprocess"]
+"""Modules in CUDA graphs of parts of a block with experts: all that do not depend on the routing."""
+
+
 def _graphs(reading: Reading) -> Fields:
     scope = reading.get("--cuda-graph-scope", default="full")
     kind = reading.get("--cuda-graph-impl", default="none")
@@ -175,14 +179,20 @@ def _graphs(reading: Reading) -> Fields:
     whole = scope in ("full", "full_iteration", [])
     if reading.get(_BLOCKING, default=0) == 1:
         return {"launch_mode": "blocking"}
-    if (asked or kind != "none") and not whole:
+    if asked or kind != "none":
+        if whole:
+            return {"launch_mode": "graph"}
+        if "moe_router" in scope:
+            return {"launch_mode": "graph_parts"}
         reading.not_modelled("--cuda-graph-scope", "CUDA graphs of parts of a block")
-    return {"launch_mode": "graph" if (asked or kind != "none") and whole else "auto"}
+    return {"launch_mode": "auto"}
 
 
 def _write_graphs(writing: Writing) -> Fields:
     if writing["launch_mode"] == "blocking":
         return {_BLOCKING: 1}
+    if writing["launch_mode"] == "graph_parts":
+        return {"--cuda-graph-impl": "transformer_engine", "--cuda-graph-scope": _PARTS}
     return {"--cuda-graph-impl": "local"} if writing["launch_mode"] == "graph" else {}
 
 

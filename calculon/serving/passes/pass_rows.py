@@ -79,11 +79,11 @@ ROWS = (
 LOGIT_BYTES = 4
 """Bytes of a logit; sampling uses 32 bits (vLLM, ``vllm/v1/sample/sampler.py``)."""
 
-SORTS = ("MlpBlock_Sort", "MlpBlock_Unsort")
-"""Copies that sort the rows of several ranks by expert, which inference avoids.
+AVOIDED = ("MlpBlock_Sort", "MlpBlock_Unsort", "MlpBlock_Experts_Bias")
+"""Layers of training that inference avoids: sorting the rows of several ranks by expert, and biases expert by expert.
 
 Ranks with the same tokens select their own rows, and an exchange delivers rows in that order (DeepEP,
-``low_latency_dispatch``).
+``low_latency_dispatch``). Grouped products add the biases (FlashInfer, ``trtllm_fp4_block_scale_moe``).
 """
 
 JOINED = ("sum",)
@@ -272,7 +272,7 @@ def _of_layer(
     model: Model, types: NumberTypes, sizes: PassSizes, layer: Layer, count: int, routing: str
 ) -> Iterator[Row]:
     """Yield the rows of a layer of a block; none for attention and collectives, which serving models itself."""
-    skipped = layer.collective is not None or layer.kernel == "attention" or layer.name in SORTS
+    skipped = layer.collective is not None or layer.kernel == "attention" or layer.name in AVOIDED
     if skipped or not np.any(layer.accessed[0]):
         return
     if layer.product is None:

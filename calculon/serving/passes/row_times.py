@@ -369,7 +369,7 @@ def _by_law(
         return _combined(system, floor, done, _traffic_time(system, moved[0, 0]))
     # laws contain the start of a launch outside of graphs; the floor of serving, or of fused attention, replaces it
     start = _start(kernel)
-    once = layer._replace(launches=None)
+    once = layer._replace(launches=None, loop=1.0)
     arithmetic, law_memory = kernel.times(
         Shapes(flops, moved, [once], np.zeros(1, np.int64)), system.mem1
     )

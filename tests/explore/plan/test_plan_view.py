@@ -56,7 +56,7 @@ def test_the_key_figures_of_ones_own_plan_are_those_of_the_command():
     assert f"{time[1]} ({time[2]}) per step" in mine.replace(" s to ", " to ")
     for pattern, text in {
         r"MFU, causal (\d+ %)": "MFU {}",
-        r"Risk of running out of memory (<?\d+ %)": "risk of running out {}",
+        r"Risk of running out of memory (<?\d+ %)": "OOM risk {}",
         r"([\d.]+ GiB) of [\d.]+ GiB usable": "{}",
         r"Tokens/s per processor ([\d,]+)": "{} tokens/s per processor",
         r"Days for 15 T tokens ([\d,]+)": "{} days for 15 T tokens",
