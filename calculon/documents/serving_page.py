@@ -137,8 +137,8 @@ class _ServingPage:
             else bold(f"Misses {one.in_words}.")
             for one in self.served.limits
         )
-        notes = (*self._beyond_training(), *self._basis())
-        return Section("", (Facts((*self._rates(), *self._costs())), *limits, *notes))
+        facts = Facts((*self._rates(), *self._costs()))
+        return Section("", (facts, *limits, *self._basis()))
 
     def _kept(self, limit: LimitRecord) -> str:
         """Return a limit with the measured figure, in the figure's digits."""
@@ -383,12 +383,6 @@ class _ServingPage:
         yield from draft_notes(self.served)
         if self.figures["joules_per_token"] is not None:
             yield f"Energy: {self.served.power}."
-
-    def _beyond_training(self) -> Iterator[str]:
-        """Yield a note if requests are longer than the training sequences."""
-        length, trained = self.workload.prompt + self.workload.output, self.served.seq_size
-        if 0 < trained < length:
-            yield f"Prompt and output have {length:,} tokens, more than the {trained:,} of training (seq_size)."
 
 
 def _joined(*remarks: str) -> str:

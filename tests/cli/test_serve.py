@@ -70,8 +70,6 @@ EVEN_ONE = "1 sequence per replica: even one misses the"
         (f"llama3-8B 1 mi355x {LENGTHS_TEXT} --set price=2.5", "USD", "no price is known"),
         (f"llama3-8B 1 h100 {LENGTHS_TEXT} --tpot 0.1ms", f"{EVEN_ONE} TPOT", "as many as keep"),
         (f"llama3-8B 1 h100 {LENGTHS_TEXT} --ttft 1ms", f"{EVEN_ONE} TTFT", "as many as keep"),
-        ("llama3-8B 1 h100 --prompt 8000 --output 192", "served by", "(seq_size)"),
-        ("llama3-8B 1 h100 --prompt 8001 --output 192", "(seq_size)", ""),
         # requests at a rate find the replica that is free; users wait in each
         ("llama3-8B 2 h100 --prompt 100 --output 20 --rate 1 --set tensor_par=1", SINGLE, ""),
         (
