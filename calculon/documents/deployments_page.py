@@ -12,8 +12,8 @@ from calculon.documents.serving_drafts import draft_mark
 from calculon.documents.serving_page import (
     NOT_VALIDATED,
     duration_of,
+    limited_words,
     rate,
-    requests_words,
     split_words,
 )
 from calculon.estimate.served_errors import short_basis
@@ -95,7 +95,7 @@ class _DeploymentsPage:
     def _question(self) -> dict[str, str]:
         space, counts = self.space, self.found.counts
         return {
-            "requests": requests_words(self.workload),
+            "requests": limited_words(self.workload),
             "limits": limits_words(self.workload),
             "tried": f"{counted(counts.total, 'deployment')}, each with its batch; "
             f"{counts.feasible:,} of {counts.solved:,} solved meet the limits",

@@ -92,7 +92,7 @@ class _ServingPage:
         question = {
             "deployment": deployment_words(self.deployment, served.arithmetic),
             "chosen": self._chosen(),
-            "requests": requests_words(self.workload),
+            "requests": limited_words(self.workload),
             "batch": f"{counted(served.batch, 'sequence')} per replica: {self._limit()}",
             "drafts": draft_words(served),
         }
@@ -464,6 +464,12 @@ def requests_words(w: Workload) -> str:
     prompt = f"{w.prompt:,} tokens in{_varied(w.prompt_cv)}"
     output = f"{w.output:,} out{_varied(w.output_cv)}"
     return f"{prompt}, {output}{_cached(w)}; {load_words(w)}"
+
+
+def limited_words(w: Workload) -> str:
+    """Return the lengths and number of requests, and say so if no latency limit bounds the batch."""
+    unlimited = w.ttft_limit is None and w.tpot_limit is None
+    return f"{requests_words(w)}{'; no latency limit (--ttft, --tpot)' if unlimited else ''}"
 
 
 def load_words(w: Workload) -> str:
