@@ -10,10 +10,11 @@ from calculon.base.records import Column as Figure
 from calculon.documents.page_title import machine_of, titled
 from calculon.documents.serving_drafts import draft_mark
 from calculon.documents.serving_page import (
+    NO_LIMIT,
     NOT_VALIDATED,
     duration_of,
-    limited_words,
     rate,
+    requests_words,
     split_words,
 )
 from calculon.estimate.served_errors import short_basis
@@ -95,7 +96,7 @@ class _DeploymentsPage:
     def _question(self) -> dict[str, str]:
         space, counts = self.space, self.found.counts
         return {
-            "requests": limited_words(self.workload),
+            "requests": requests_words(self.workload),
             "limits": limits_words(self.workload),
             "tried": f"{counted(counts.total, 'deployment')}, each with its batch; "
             f"{counts.feasible:,} of {counts.solved:,} solved meet the limits",
@@ -328,6 +329,6 @@ def limits_words(workload: Workload) -> str:
         if (limit := getattr(workload, name)) is not None
     ]
     if not said:
-        return "none but memory"
+        return NO_LIMIT
     share = f" for {100 * workload.percentile:g} % of requests" if workload.rate is not None else ""
     return f"{' and '.join(said)}{share}"

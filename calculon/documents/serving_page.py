@@ -51,6 +51,9 @@ BOUNDS = {"floor": "floor", "arithmetic": "arithmetic", "memory": "memory", "net
 PASSES = {"decode": "Decode pass", "prefill": "Prefill of one prompt"}
 """Titles of the sections of passes."""
 
+NO_LIMIT = "no latency limit (--ttft, --tpot)"
+"""Words for a workload that bounds neither the time to the first token nor the time per token."""
+
 NOT_VALIDATED = "not validated"
 """Mark of a figure whose published rows differ too much for a useful range."""
 
@@ -469,7 +472,7 @@ def requests_words(w: Workload) -> str:
 def limited_words(w: Workload) -> str:
     """Return the lengths and number of requests, and say so if no latency limit bounds the batch."""
     unlimited = w.ttft_limit is None and w.tpot_limit is None
-    return f"{requests_words(w)}{'; no latency limit (--ttft, --tpot)' if unlimited else ''}"
+    return f"{requests_words(w)}; {NO_LIMIT}" if unlimited else requests_words(w)
 
 
 def load_words(w: Workload) -> str:
