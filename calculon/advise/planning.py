@@ -141,8 +141,8 @@ def _planned(
     """Return the plan, or the comparison of fleets if there is an objective."""
     if objective is None:
         if stated := [name for name in LIMITED if getattr(campaign, name) is not None]:
-            wanted = 'an objective with it, such as objective="usd"'
-            raise SpecError("plan", Problem(stated[0], wanted, "none"))
+            wanted = 'an objective, which ranks the plans within this limit: objective="usd"'
+            raise SpecError("plan", Problem(stated[0], wanted, "no objective"))
         tokens = words.pop("tokens")
         return answer(
             ask(model, num_procs, system, **words, tokens_of_run=tokens, campaign=campaign)

@@ -21,7 +21,7 @@ def test_the_cheapest_for_a_rate(output_of):
         "TTFT of 1.00 s and TPOT of 40.0 ms for 99 % of requests",
         "3 deployments, each with its batch",
         "narrower ones only on request: --add weights_dtype=float8",
-        "Best: by usd_per_mtoken:min",
+        "Best: lowest usd_per_mtoken",
     ):
         assert words in " ".join(out.split())
     same = calculon.search_deployments(
