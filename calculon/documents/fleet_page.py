@@ -10,7 +10,7 @@ from calculon.declarations.origin import stated_name
 from calculon.declarations.plan_words import degrees_words, plan_words
 from calculon.declarations.statistics import FITS
 from calculon.documents.campaign_words import tokens_words
-from calculon.documents.confidence import TIGHT, risk_words, with_risk
+from calculon.documents.confidence import memory_label, risk_words, with_risk
 from calculon.documents.page_title import titled
 from calculon.documents.run_defaults import defaults_section, price_words, run_rows
 from calculon.render.digits import Digits
@@ -152,7 +152,7 @@ class _FleetPage:
         if not self.short:
             blocks.append(dim(_spread(one)))
         if one["memory_remark"]:
-            blocks.append(f"{TIGHT}: {one['memory_remark']}.")
+            blocks.append(f"{memory_label(one[FITS])}: {one['memory_remark']}.")
         if (fastest := self.answer["fastest"]) is not None and not self.short:
             faster = plan_words(fastest["execution"], self.usual(fastest["execution"]))
             stats = fastest["stats"]
