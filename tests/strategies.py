@@ -914,6 +914,10 @@ def pipelines(random: Random, row: Document, model: Document) -> Document:
     if total > p * chunks and random.random() < 0.2:
         breaks = sorted(random.sample(range(1, total), p * chunks - 1))
         counts = [after - before for before, after in pairwise([0, *breaks, total])]
+        if counts[0] % 2:  # the last chunk may be empty, or the second
+            counts[-2:] = [counts[-2] + counts[-1], 0]
+        elif counts[0] % 3 == 0 and len(counts) > 2:
+            counts[:2] = [counts[0] + counts[1], 0]
         if all(count % row.get("fsdp_unit", 1) == 0 for count in counts):
             chosen["stage_blocks"] = "-".join(map(str, counts))
     elif not folded and (chunks == 1 or row.get("fsdp_unit", 1) == 1):

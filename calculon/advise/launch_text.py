@@ -11,7 +11,8 @@ from calculon.declarations.lists_of_counts import ListsOfCounts
 from calculon.declarations.model import Model
 from calculon.launch.dialect import Dialect, write
 from calculon.plan.plan import Plan, all_fields
-from calculon.plan.stage_layout import StageLayout, chunks_of_stage
+from calculon.plan.stage_kinds import chunks_of_layout
+from calculon.plan.stage_layout import StageLayout
 
 
 def launch_text(
@@ -47,8 +48,7 @@ def with_listed_stages(execution: Execution, model: Model) -> Execution:
     stages = [int(blocks) for blocks, count in kinds for _ in range(int(count))]
     chunks = execution.pipeline_interleaving
     # Launchers list chunks in pipeline order: all first chunks, then all second chunks.
-    counts = np.stack([chunks_of_stage(blocks, chunks) for blocks in stages]).T.ravel()
-    if not counts.min():
-        return execution  # lists cannot express empty stages
+    last = int(layout.chunks.last.item())
+    counts = chunks_of_layout(stages, chunks, "", last).T.ravel()
     listed = ListsOfCounts().plain([int(count) for count in counts])
     return replace(execution, pp_layout="uniform", stage_blocks=listed)

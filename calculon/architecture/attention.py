@@ -46,6 +46,7 @@ from calculon.architecture.ring_attention import Ring
 from calculon.architecture.shape import BlockShape, sequence_lengths
 from calculon.base.units import Bytes, Count, Elements
 from calculon.declarations.model import Model
+from calculon.declarations.named_values import HEAD_EXCHANGES
 
 _REGATHER, _GATHERED = When.REGATHER_ATTENTION, When.GATHERED_ATTENTION
 
@@ -241,6 +242,7 @@ def _flash(shape: BlockShape) -> Iterator[Layer]:
     )
     if steps is not None:
         layer = _in_steps(layer, steps, shape.widths.result)
+    layer = layer._replace(activation=layer.activation + _own_output(layer, shape))
     layer = _with_sinks(layer, shape)
     if model.latent:
         others = share.key_tokens - share.tokens  # other ranks store their keys and values
@@ -249,6 +251,19 @@ def _flash(shape: BlockShape) -> Iterator[Layer]:
         return
     # If the projections are recomputed by operator, the key projection remakes the keys.
     yield layer._replace(remade=shape.widths.result * share.tokens * heads * model.attn_size)
+
+
+def _own_output(layer: Layer, shape: BlockShape) -> Bytes | float:
+    """Return the bytes of the output that attention saves because the layer that reads it saves a narrower copy.
+
+    Source: Transformer Engine, ``module/linear.py``: a product in 8 bits saves its input in 8 bits;
+    ``attention/dot_product_attention/backends.py``, ``FusedAttnFunc``: attention saves its output in 16 bits. The gate,
+    and the exchange of heads, save it as it is.
+    """
+    if shape.widths.operand >= shape.widths.result or shape.model.attention_gate:
+        return 0.0
+    exchanged = shape.choice.cp_comm in HEAD_EXCHANGES
+    return layer.output_bytes * ~(exchanged & (shape.sizes.context_par > 1))
 
 
 def _in_steps(layer: Layer, steps: Ring, dtype_bytes: int) -> Layer:

@@ -4,7 +4,7 @@ The modules are listed in the order of computation, and each imports only from m
 
 - collectives: ``process_groups`` (their cost, and the exposed time of overlap), ``tensor`` (collectives of layers);
 - layers: ``layer_cost``, ``axis_overlap`` (context-parallel rings, exchange of experts), ``launches`` (waits for the
-  host);
+  host), ``backward_memory``;
 - a block and its optimizer step: ``optimizer_step``, ``block_cost``, ``mixture`` (of two halves, of several kinds);
 - embedding and LM head: ``data.synced``, ``embedding_head``, ``prediction_modules``;
 - all of these for a table of executions: ``block_tables``;

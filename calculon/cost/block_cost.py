@@ -28,6 +28,7 @@ from calculon.base.units import (
     Seconds,
 )
 from calculon.cost.axis_overlap import ExpertTimes, exchange_rows, ring_hidden
+from calculon.cost.backward_memory import GradientSpace
 from calculon.cost.launches import bounded_by_launches, busy_times, host_times, late_times
 from calculon.cost.layer_cost import (
     LayerCost,
@@ -113,6 +114,9 @@ class BlockCost:
         act_checkpoint: Bytes of the input that full recomputation stores.
         act_grad: Bytes of the activation gradients while a block is computed.
         weight_grad_no_sharding: Bytes of the weight gradients while a block is computed.
+        own_weight_grad: Bytes that the weight gradients of single products, each of which exists until it is added to
+            its sum, add to the peak of the backward pass; 0 unless gradients are accumulated.
+        shared_weight_grads: Bytes of one weight gradient of each shape of products; 0 unless gradients are accumulated.
         gradient_message: Bytes of the gradients that data parallelism reduces.
         pipeline_message: Bytes that a block sends if it is the last of its stage.
         matrix_peak: Peak rate of the matrix engine in this block's datatype.
@@ -140,6 +144,8 @@ class BlockCost:
     act_checkpoint: Bytes
     act_grad: Bytes
     weight_grad_no_sharding: Bytes
+    own_weight_grad: Bytes
+    shared_weight_grads: Bytes
     gradient_message: Bytes
     pipeline_message: Bytes
     matrix_peak: FlopsPerSecond
@@ -330,9 +336,9 @@ class BlockLayout:
         return ordered_sum(self.table.activation * ~shared)
 
     @cached_property
-    def act_grad(self) -> Bytes:
-        """Bytes of the activation gradients while a block is computed."""
-        return ordered_sum(self.table.activation_grad)
+    def gradients(self) -> GradientSpace:
+        """Bytes of activation and weight gradients while a block is computed."""
+        return GradientSpace(self.table, self.shape.dtype_bytes, self.edition)
 
     @cached_property
     def matrix_flops(self) -> Flops:
@@ -391,6 +397,7 @@ def block_cost(layout: BlockLayout, choice: BlockChoice) -> BlockCost:
         _work([*layout.totals[:, i], processing[i]], 1.0 if i == 0 else trained)
         for i in range(len(PHASES))
     )
+    own_gradient, shared_gradients = layout.gradients.of_weights(choice)
     return BlockCost(
         fw=fw,
         re=again,
@@ -411,8 +418,10 @@ def block_cost(layout: BlockLayout, choice: BlockChoice) -> BlockCost:
         act_storage=stored,
         weight_copies=copies,
         act_checkpoint=_checkpoint(layout, choice),
-        act_grad=layout.act_grad * trained,
+        act_grad=layout.gradients.of_activations * trained,
         weight_grad_no_sharding=layout.unsharded_gradients(choice) * trained,
+        own_weight_grad=own_gradient,
+        shared_weight_grads=shared_gradients,
         gradient_message=layout.gradient_message(choice),
         pipeline_message=layout.pipeline_message(choice),
         matrix_peak=none + system.product_engine(choice.layout.matmul_type).peak,

@@ -99,6 +99,7 @@ def _joined(
         act_working=np.where(loss_peaks, at_loss, at_module),
         act_grad=np.where(loss_peaks, head.act_grad, own.act_grad),
         act_storage=count * (embedding.act_storage + kept),
+        own_weight_grad=head.own_weight_grad,
         tp_bandwidth_needed=own.tp_bandwidth_needed,
         pipeline_message=head.pipeline_message,
         matrix_peak=head.matrix_peak,

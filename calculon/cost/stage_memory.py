@@ -206,13 +206,14 @@ def embedding_head_memory(
             waiting=waiting,
         )
 
+    head_grad = head.act_grad + _whole_sums(schedule) * head.own_weight_grad
     first = vocabulary(
         step.first, step.first.weight, stored, embedding.act_working, embedding.act_grad
     )
-    last = vocabulary(step.last, largest, 0.0 * stored, head.act_working, head.act_grad, waiting)
+    last = vocabulary(step.last, largest, 0.0 * stored, head.act_working, head_grad, waiting)
     table = np.maximum(step.first.weight, largest)
     working = np.maximum(embedding.act_working, head.act_working)
-    grad = np.maximum(embedding.act_grad, head.act_grad)
+    grad = np.maximum(embedding.act_grad, head_grad)
     both = vocabulary(step.both, table, stored, working, grad, waiting)
 
     def on(stage: VocabularyMemory) -> VocabularyMemory:
@@ -222,6 +223,11 @@ def embedding_head_memory(
         )
 
     return on(first), on(last)
+
+
+def _whole_sums(schedule: Schedule) -> bool:
+    """Return True if ranks add each weight gradient to a sum of all gradients, without buffers of data parallelism."""
+    return schedule.choice.zero_stage in ("0", "1")
 
 
 def _of_modules(head: BlockCost, schedule: Schedule) -> Bytes:
@@ -303,8 +309,18 @@ class _StageMemory:
             gathered_space=gathered,
             comm_buffer_space=gradients,
             fragment_space=schedule.fragmentation * (activations + gathered + gradients),
-            reserved_space=np.zeros_like(schedule.blocks) + schedule.reserved,
+            reserved_space=schedule.reserved + self._shared_weight_grads(),
         )
+
+    def _shared_weight_grads(self) -> Bytes:
+        """Return the bytes of the placeholders of weight gradients that products have added to their sums."""
+        fused = self.schedule.columns.grad_fusion & _whole_sums(self.schedule)
+        return np.where(fused & (self.schedule.blocks > 0), self.block.shared_weight_grads, 0.0)
+
+    def _act_grad(self) -> Bytes:
+        """Return the bytes of activation gradients, with weight gradients that a pass of its own adds to their sums."""
+        block, own = self.block, ~self.schedule.columns.grad_fusion & _whole_sums(self.schedule)
+        return block.act_grad + np.where(own, block.own_weight_grad, 0.0)
 
     def _gradients(self, blocks: Count | int) -> Bytes:
         """Return the bytes of the weight gradients of `blocks` blocks."""
@@ -323,7 +339,7 @@ class _StageMemory:
             weight=weight * blocks,
             act=block.act_working + np.where(schedule.training, stored, 0.0),
             act_checkpoint=np.where(full, blocks * block.act_checkpoint * self.held, 0.0),
-            act_grad=block.act_grad + np.zeros_like(blocks),
+            act_grad=self._act_grad() + np.zeros_like(blocks),
             weight_grad=self._gradients(blocks),
             optimizer=optimizer.state * blocks,
         )
@@ -364,7 +380,7 @@ class _StageMemory:
             weight=blocks * block.weight,
             act=edition.offloaded_activations(block.act_working, stored, training=training),
             act_checkpoint=edition.offloaded_checkpoint(checkpoint, training=training),
-            act_grad=block.act_grad,
+            act_grad=self._act_grad(),
             weight_grad=self._gradients(blocks),
             optimizer=blocks * self.optimizer.state,
         )

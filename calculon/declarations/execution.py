@@ -63,9 +63,7 @@ class Execution(RecipeFields, Displayed):
         if type(stage) is int:
             object.__setattr__(self, "zero_stage", str(stage))
         object.__setattr__(self, "recompute_modules", MODULE_SETS.plain(self.recompute_modules))
-        blocks: Any = self.stage_blocks
-        if isinstance(blocks, (list, tuple)):
-            object.__setattr__(self, "stage_blocks", STAGE_LISTS.plain(blocks))
+        object.__setattr__(self, "stage_blocks", STAGE_LISTS.plain(self.stage_blocks))
         check_record(self)
 
     @property

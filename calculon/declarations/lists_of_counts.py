@@ -1,10 +1,50 @@
-"""Lists of counts as values of a field: ``[9, 8, 8, 7]`` in a file, ``9-8-8-7`` in a table and at the command line."""
+"""Lists of counts as values of a field: ``[9, 8, 8, 7]`` in a file, ``9-8-8-7`` in a table and at the command line.
+
+Lists of the blocks of pipeline stages may also be written as Megatron-LM's layout, such as ``Et*9|t*8|t*8|t*7L``.
+"""
 
 import re
 from collections.abc import Sequence
 from typing import Any, overload
 
-_TEXT = r"([1-9][0-9]*)(-[1-9][0-9]*)*"
+_COUNT = "(0|[1-9][0-9]*)"
+_TEXT = f"{_COUNT}(-{_COUNT})*"
+_LETTERS = "EtmL|"
+_LONGEST = 20_000
+"""Largest length in characters of an expanded layout, which limits malicious input."""
+
+
+def chunks_in_letters(text: str) -> list[str] | None:
+    """Return the letters of each chunk of a pipeline layout; None if it is malformed.
+
+    ``E`` is the embedding, ``t`` a block, ``m`` an MTP module, and ``L`` the loss; ``|`` ends a chunk; ``*n`` repeats a
+    letter or a parenthesis. Source: Megatron-LM, documentation of ``--pipeline-model-parallel-layout``.
+
+    >>> chunks_in_letters("Et*3|(tt|)*2mL")
+    ['Ettt', 'tt', 'tt', 'mL']
+    """
+    text = re.sub(r"[\s,'\"]", "", text)
+    while found := re.search(r"(?:\(([^()]*)\)|([EtmL|]))\*(\d+)", text):
+        part = found[1] if found[1] is not None else found[2]
+        # Nested repetitions grow exponentially in the length of the text.
+        if len(part) * int(found[3]) > _LONGEST:
+            return None
+        text = text[: found.start()] + part * int(found[3]) + text[found.end() :]
+    text = re.sub(r"[()]", "", text)
+    return text.split("|") if re.fullmatch(r"[EtmL|]+", text) else None
+
+
+def counts_in_letters(text: str) -> list[int] | None:
+    """Return the blocks of each chunk of a layout that starts with ``E`` and ends with MTP modules and ``L``, or None.
+
+    >>> counts_in_letters("Et*3|(tt|)*2mL")
+    [3, 2, 2, 0]
+    >>> counts_in_letters("Et|m|L")  # modules are on the stage of the loss
+    """
+    chunks = chunks_in_letters(text)
+    if chunks is None or not re.fullmatch(r"Et*(\|t*)*m*L", "|".join(chunks)):
+        return None
+    return [chunk.count("t") for chunk in chunks]
 
 
 class ListsOfCounts(Sequence[str]):
@@ -13,7 +53,10 @@ class ListsOfCounts(Sequence[str]):
     A number identifies a list within one process only: files, tables and pickles hold the text.
     """
 
-    wanted = "a list of counts of at least 1, such as [9, 8, 8, 7], or as text 9-8-8-7"
+    wanted = (
+        "a list of counts, such as [9, 8, 8, 7] or as text 9-8-8-7, or a layout in Megatron-LM's letters, such as "
+        "Et*9|(t*8|)*2t*7mL"
+    )
 
     def __init__(self) -> None:
         # Columns of tables hold numbers, so each list that is read gets one.
@@ -43,19 +86,26 @@ class ListsOfCounts(Sequence[str]):
         return self._numbers[value]
 
     def plain(self, value: Any) -> Any:
-        """Return a list as its text, any other value unchanged."""
+        """Return a list, or a layout in letters, as the text of its counts; any other value unchanged."""
+        if isinstance(value, str) and set(value) & set(_LETTERS):
+            value = counts_in_letters(value) or value
         if isinstance(value, (list, tuple)) and all(type(one) is int for one in value):
             return "-".join(map(str, value))
         return value
 
     def hint(self, value: object) -> str | None:
-        """Return None for a list of counts as text, else an empty hint."""
-        return None if value in self else ""
+        """Return None for a list of counts as text, else a hint, which may be empty."""
+        if value in self:
+            return None
+        if isinstance(value, str) and chunks_in_letters(value):
+            return "E begins the first chunk, L ends the last one, and m is in front of L"
+        return ""
 
     def schema(self) -> dict[str, Any]:
         """Return the JSON Schema of a list."""
-        counts = {"type": "array", "items": {"type": "integer", "minimum": 1}}
-        return {"anyOf": [{"type": "string", "pattern": f"^({_TEXT})?$"}, counts]}
+        counts = {"type": "array", "items": {"type": "integer", "minimum": 0}}
+        letters = r"[EtmL|()*0-9\s,]+"
+        return {"anyOf": [{"type": "string", "pattern": f"^({_TEXT}|{letters})?$"}, counts]}
 
     @staticmethod
     def counts(text: str) -> tuple[int, ...]:

@@ -576,11 +576,18 @@ def lacking(preset: Preset, value_of: Callable[[str], Any]) -> Iterator[Problem]
             yield problem
 
 
+_SHOWN = 4
+"""Number of fields of a violated limit that a message shows with values that are off, too."""
+
+
 def refused(preset: Preset, value_of: Callable[[str], Any]) -> Iterator[tuple[Limit, Problem]]:
     """Yield the limits of a framework that an execution violates; `value_of` as in :func:`lacking`."""
     for limit in preset.limits:
         if not limit.that.value(value_of):
-            given = ", ".join(f"{n}={plain(value_of(n))}" for n in limit.that.names)
+            values = {name: value_of(name) for name in limit.that.names}
+            # Of many fields, those that are off distract from the combination.
+            stated = {name: one for name, one in values.items() if one or len(values) <= _SHOWN}
+            given = ", ".join(f"{name}={plain(one)}" for name, one in stated.items())
             wanted = f"a combination that {preset.name} runs"
             yield limit, Problem(limit.that.names[0], wanted, given, limit.why)
 

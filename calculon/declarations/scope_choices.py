@@ -350,9 +350,14 @@ class BlockChoice(_Members):
         return self.ep_overlap != "none" or self.moe_shared_overlap
 
     @property
+    def accumulates(self) -> bool:
+        """True if gradients are added to sums of an explicit type."""
+        return self.training and self.grad_dtype != "auto"
+
+    @property
     def adds_gradients(self) -> bool:
         """True if separate kernels accumulate gradients over microbatches."""
-        return self.training and self.grad_dtype != "auto" and not self.grad_fusion
+        return self.accumulates and not self.grad_fusion
 
     @property
     def reduced_bytes(self) -> int:

@@ -163,6 +163,8 @@ class Edition:
             additional pass in the backward pass.
         fuses_activations: True if a search fuses activations by default.
         times_tiles: True if the tiles of a product that overlaps with its collective are timed as separate products.
+        peak_of_gradients: True if activation gradients are counted at the peak of the backward pass, when later layers
+            have freed their activations; False if gradients of all layers of a block exist at once.
         prefers_few_switches: True if a search breaks ties in favor of less offloading, recomputation and overlap,
             before the order of its loops decides.
     """
@@ -174,6 +176,7 @@ class Edition:
     computes_fused_activations_again = True  # [A60]
     fuses_activations = False  # [A60]
     times_tiles = True  # [A49]
+    peak_of_gradients = True  # [A61]
     prefers_few_switches = True  # [A52]
 
     def __repr__(self) -> str:

@@ -42,6 +42,7 @@ class Sc23(Edition):
     computes_fused_activations_again = False  # [A60]
     fuses_activations = True  # [A60]
     times_tiles = False  # [O28]
+    peak_of_gradients = False  # [A61]
     prefers_few_switches = False  # [O29]
 
     def machine(self, system: System) -> System:

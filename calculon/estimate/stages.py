@@ -19,7 +19,7 @@ from calculon.cost.stage_memory import (
     memory_of_stage,
 )
 from calculon.plan.stage_kinds import chunks_of_layout, kinds_of_chunks
-from calculon.plan.stage_layout import StageLayout, chunks_of, chunks_of_stage, list_of
+from calculon.plan.stage_layout import StageLayout, chunks_of, list_of
 
 
 class StagePasses(NamedTuple):
@@ -94,7 +94,7 @@ def _chunk_blocks(batch: Batch) -> Array:
     kinds = zip(layout.blocks, layout.count, strict=True)
     stages = [_one(blocks) for blocks, count in kinds for _ in range(_one(count))]
     listed = list_of(_one(schedule.columns.stage_blocks))
-    return chunks_of_layout(stages, _one(schedule.interleaving), listed)
+    return chunks_of_layout(stages, _one(schedule.interleaving), listed, _one(layout.chunks.last))
 
 
 def _of_stages(batch: Batch) -> Stage:
@@ -170,8 +170,8 @@ def _chunks(batch: Batch, base: Seconds, edge: Seconds) -> Array:
     if listed:
         return np.asarray((chunks_of(listed, len(blocks)) - 1) * base + edge)
     # Chunks have whole blocks; the last block of each has the cost of the edge, with its transfer.
-    if batch.pipeline.uneven is not None:
-        each = np.stack([chunks_of_stage(int(one), chunks) for one in blocks])
+    if schedule.layout is not None:
+        each = chunks_of_layout(blocks.tolist(), chunks, "", _one(schedule.layout.chunks.last))
         return np.asarray((each - 1) * base + edge)
     times = np.full((len(blocks), chunks), float(schedule.chunk_sum(base, edge)[0]))
     mean = (base + edge) / 2 if _one(schedule.base_blocks) else edge

@@ -19,7 +19,7 @@ from calculon.hardware.kernels.stated_kernels import FAMILY, StatedKernels
 from calculon.hardware.kernels.stated_rates import StatedCurve, Stream
 from calculon.hardware.processor import Engine, Host, MemoryUse, RecipeUse
 from calculon.hardware.serving import Serving
-from calculon.hardware.stated_networks import MEASURABLE, CollectiveLaw, Torus
+from calculon.hardware.stated_networks import MEASURABLE, CollectiveLaw, Torus, Uplink
 
 # Prices and powers depend on date and place: each is stated with its source and its date.
 
@@ -288,6 +288,17 @@ class Link:
     torus: Torus | None = declare(
         "the network is a torus: collectives use the links of their group, for executions with a coll_algo "
         "other than published",
+        default=None,
+    )
+
+    synchronous: bool = declare(
+        "all-reduces between replicas of hybrid sharding (dp_shard, zero_stage 3 and fsdp) on this network do not "
+        "overlap with computation",
+        default=False,
+    )
+    uplink: Uplink | None = declare(
+        "switches inside the network: groups that cross their uplinks share them, for executions with a coll_algo "
+        "other than published; by default groups do not slow each other down",
         default=None,
     )
 

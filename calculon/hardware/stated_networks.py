@@ -10,7 +10,7 @@ import numpy as np
 
 from calculon.base.errors import Problem
 from calculon.base.frozen import dataclass
-from calculon.base.units import Array, Count, Fraction, Seconds
+from calculon.base.units import GIGA, Array, Count, Fraction, Seconds
 from calculon.declarations.fields import Declaration, declare, shown
 from calculon.hardware.curve import decode_rows, rows_schema
 
@@ -174,6 +174,24 @@ def _divisors(number: int) -> tuple[int, ...]:
     """Return the divisors of a number."""
     small = [n for n in range(1, isqrt(number) + 1) if number % n == 0]
     return tuple({n: None for one in small for n in (one, number // one)})
+
+
+# Switches of a network: the links above them are shared by the groups that cross them at the same time.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uplink:
+    """Links from a switch of a network to its other switches, such as those between the sockets of a PCIe server."""
+
+    processors: int = declare(
+        "processors below one switch; groups inside do not use its uplink", at_least=1
+    )
+    bandwidth: float = declare(
+        "achieved bandwidth of the uplink in each direction, which all groups that cross it at the same time share",
+        unit="GB/s",
+        scale=GIGA,
+        above=0,
+    )
 
 
 # Measured times of collectives, by operation and group size.

@@ -49,30 +49,42 @@ def kinds_of_halves(model: Model, halves: Array) -> Array:
     return np.stack([counts[:, :ranks], counts[:, : ranks - 1 : -1]], axis=-1)
 
 
-def chunks_of_layout(stages: Sequence[float], interleaving: int, listed: str) -> Array:
-    """Return the blocks of every chunk of stages with the given numbers of blocks: shape (stages, chunks)."""
+def chunks_of_layout(
+    stages: Sequence[float], interleaving: int, listed: str, last: int | None = None
+) -> Array:
+    """Return the blocks of every chunk of stages with the given numbers of blocks: shape (stages, chunks).
+
+    `last` is the blocks of the last chunk of the last stage, if it differs from an even distribution.
+    """
     if listed:
         return chunks_of(listed, len(stages))
-    return np.stack([chunks_of_stage(max(int(blocks), 0), interleaving) for blocks in stages])
+    endings = [None] * (len(stages) - 1) + [last]
+    return np.stack(
+        [
+            chunks_of_stage(max(int(blocks), 0), interleaving, ending)
+            for blocks, ending in zip(stages, endings, strict=True)
+        ]
+    )
 
 
 @lru_cache(maxsize=4096)
 def _distinct_stages(
-    model: Model, stages: tuple[int, ...], interleaving: int, listed: str
+    model: Model, stages: tuple[int, ...], interleaving: int, listed: str, last: int
 ) -> tuple[tuple[float, ...], ...]:
     """Return the distinct stages: blocks, number of such stages, index of the first one, and blocks of each kind.
 
     The order is: first stage, inner stages by position, last stage. A single stage counts as the last one.
     """
-    counts = kinds_of_chunks(model, chunks_of_layout(stages, interleaving, listed)).sum(axis=2).T
+    chunks = chunks_of_layout(stages, interleaving, listed, last)
+    counts = kinds_of_chunks(model, chunks).sum(axis=2).T
     rows = [(float(own.sum()), 1.0, float(i), *own.tolist()) for i, own in enumerate(counts)]
-    last = rows[-1]
-    first = rows[0] if len(rows) > 1 else (last[0], 0.0, *last[2:])
+    final = rows[-1]
+    first = rows[0] if len(rows) > 1 else (final[0], 0.0, *final[2:])
     between: dict[tuple[float, ...], tuple[float, ...]] = {}
     for blocks, more, place, *own in rows[1:-1]:
         _, count, foremost, *_ = between.get(tuple(own), (blocks, 0.0, place))
         between[tuple(own)] = (blocks, count + more, foremost, *own)
-    return (first, *between.values(), last)
+    return (first, *between.values(), final)
 
 
 @lru_cache(maxsize=4096)
@@ -130,6 +142,7 @@ def with_kinds(layout: StageLayout, columns: Columns, model: Model) -> StageLayo
         columns.pipeline_par,
         columns.pipeline_interleaving,
         columns.stage_blocks,
+        layout.chunks.last,
     ]
     same = np.broadcast_arrays(*of_layout)
     shape = same[0].shape
@@ -166,11 +179,11 @@ def _padded(stages: tuple[tuple[float, ...], ...], most: int) -> tuple[tuple[flo
 
 def _stages_of(row: Sequence[int], model: Model) -> tuple[tuple[float, ...], ...]:
     """Return the distinct stages of one layout, given as a row of numbers from :func:`with_kinds`."""
-    first, more, fewer, _, count, others, last, degree, interleaving, number = row
+    first, more, fewer, _, count, others, last, degree, interleaving, number, ending = row
     listed = list_of(number)
     if listed and len(listed.split("-")) % degree:
         listed = ""  # rules refuse it
     stages = [first] * (degree > 1) + [more] * count + [fewer] * others + [last]
     if listed:
         stages = [0] * degree
-    return _distinct_stages(model, tuple(stages), interleaving, listed)
+    return _distinct_stages(model, tuple(stages), interleaving, listed, ending)

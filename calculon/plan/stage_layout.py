@@ -1,7 +1,7 @@
 """Layout of blocks over pipeline stages."""
 
 import math
-from functools import reduce
+from functools import lru_cache, reduce
 from operator import add
 from typing import NamedTuple
 
@@ -30,9 +30,14 @@ assert isinstance(_LISTS, ListsOfCounts)
 
 
 def own_stages(columns: Columns) -> Array:
-    """Return a mask of executions that state a schedule or a layout, which the published model lacks."""
+    """Return a mask of executions that state a schedule or a layout, which the published model lacks.
+
+    A list of equal chunks is the uniform layout.
+    """
     stated = (columns.first_stage_blocks > 0) | (columns.last_stage_blocks > 0)
-    stated = stated | (columns.stage_blocks > 0)
+    if columns.stage_blocks.any():
+        uneven = np.array([len(set(ListsOfCounts.counts(text))) > 1 for text in _LISTS])
+        stated = stated | uneven[columns.stage_blocks]
     return stated | (columns.pp_layout != 0) | (columns.pp_schedule != 0)
 
 
@@ -53,15 +58,30 @@ class ChunkBlocks:
     last: Count
 
     @classmethod
-    def of(cls, blocks: Count, count: Count, interleaving: Count) -> "ChunkBlocks":
-        """Divide the blocks of stages evenly over chunks, with larger chunks first."""
+    def of(
+        cls, blocks: Count, count: Count, interleaving: Count, balanced: Array | None = None
+    ) -> "ChunkBlocks":
+        """Divide the blocks of stages evenly over chunks, with larger chunks first.
+
+        If they are `balanced`, the last chunk of the last stage has only the blocks for which its other chunks have no
+        space: these are as large as those of other stages.
+        """
         most = np.where(count > 0, blocks, 0.0).max(axis=0)
+        last = np.floor(blocks[LAST] / interleaving)
+        last_most = np.floor(most / interleaving)
+        if balanced is not None and balanced.any():
+            of_others = np.where(count > 0, blocks, 0.0)[:LAST].max(axis=0)
+            others = np.floor(of_others / interleaving)
+            least = np.maximum(0.0, blocks[LAST] - (of_others - others))
+            last = np.where(balanced, least, last)
+            last_most = np.where(balanced, np.maximum(others, least), last_most)
+            most = np.where(balanced, of_others - others + last_most, most)
         return cls(
             longest=most,
             first_most=np.ceil(most / interleaving),
             first=np.ceil(np.where(count[FIRST] > 0, blocks[FIRST], blocks[LAST]) / interleaving),
-            last_most=np.floor(most / interleaving),
-            last=np.floor(blocks[LAST] / interleaving),
+            last_most=last_most,
+            last=last,
         )
 
 
@@ -73,7 +93,8 @@ class StageLayout:
     blocks), and the last or only stage. Executions that list their stages have more kinds before the last: kind *i* is
     stage *i*.
 
-    Chunks of a stage that are not listed differ by at most one block, and larger ones come first.
+    Chunks of a stage that are not listed differ by at most one block, and larger ones come first; in a balanced layout,
+    the last chunk of the last stage, which has the head, may have fewer blocks.
 
     Attributes:
         blocks, count: Blocks of a stage of each kind, and number of such stages.
@@ -101,10 +122,12 @@ class StageLayout:
         balanced = columns.pp_layout == _BALANCED
         given = columns.first_stage_blocks, columns.last_stage_blocks
         share = np.maximum(1, columns.recompute_blocks) / columns.recompute_every
-        first, last = _outer(balanced, given, pipeline_par, recompute_all, share, model)
+        chunks = columns.pipeline_interleaving
+        first, last = _outer(balanced, given, (pipeline_par, chunks), recompute_all, share, model)
         if model.mtp_layers and not np.all(columns.training):
             executed = model.executed(training=False)
-            others = _outer(balanced, given, pipeline_par, recompute_all, share, executed)
+            degrees = pipeline_par, chunks
+            others = _outer(balanced, given, degrees, recompute_all, share, executed)
             first, last = (
                 np.where(columns.training, *two) for two in zip((first, last), others, strict=True)
             )
@@ -116,11 +139,11 @@ class StageLayout:
         more = rest - low * between
         blocks = np.stack(np.broadcast_arrays(first, low + (more > 0), low, last))
         count = np.stack(np.broadcast_arrays(np.where(piped, 1.0, 0.0), more, inner - more, 1.0))
-        chunks = ChunkBlocks.of(blocks, count, columns.pipeline_interleaving)
+        parts = ChunkBlocks.of(blocks, count, chunks, balanced & piped & (chunks > 1))
         if columns.stage_blocks.any():
             blocks, count = _listed(columns, blocks, count)
-            chunks = _listed_chunks(columns, chunks)
-        return cls(blocks=blocks, count=count, chunks=chunks)
+            parts = _listed_chunks(columns, parts)
+        return cls(blocks=blocks, count=count, chunks=parts)
 
     @classmethod
     def folded(cls, columns: Columns, ranks: Count, model: Model) -> "StageLayout":
@@ -189,12 +212,14 @@ class StageLayout:
         return np.where(self.count > 0, self.blocks, 0.0).max(axis=0)
 
 
-def chunks_of_stage(blocks: int, chunks: int) -> Array:
-    """Return the blocks of every chunk of a stage without a list: even, larger chunks first.
+def chunks_of_stage(blocks: int, chunks: int, last: int | None = None) -> Array:
+    """Return the blocks of every chunk of a stage without a list: even, larger chunks first, after a stated `last` one.
 
-    >>> chunks_of_stage(7, 3)
-    array([3., 2., 2.])
+    >>> chunks_of_stage(7, 3), chunks_of_stage(5, 4, 0)
+    (array([3., 2., 2.]), array([2., 2., 1., 0.]))
     """
+    if last is not None and chunks > 1:
+        return np.append(chunks_of_stage(blocks - last, chunks - 1), float(last))
     return np.floor(blocks / chunks) + (np.arange(chunks) < blocks % chunks)
 
 
@@ -335,7 +360,7 @@ def _matrices(model: Model) -> int:
 def _outer(
     balanced: Array,
     given: tuple[Count, Count],
-    pipeline_par: Count,
+    degrees: tuple[Count, Count],
     recompute_all: Array,
     share: Array,
     model: Model,
@@ -346,8 +371,9 @@ def _outer(
     Otherwise the remaining blocks are divided evenly over the other stages, and the first stage is one of the smallest:
     it stores the most microbatches. With full recomputation, block products are computed four times and head products
     three times; `share` is the fraction of recomputed blocks. MTP modules are on the stage of the head, and are
-    recomputed like blocks.
+    recomputed like blocks. `degrees` are the numbers of stages and of chunks.
     """
+    pipeline_par, chunks = degrees
     total = float(model.num_blocks)
     others = np.maximum(pipeline_par - 1, 1)
     head = head_blocks(model) * np.where(recompute_all, 3 / (3 + share), 1.0)
@@ -355,7 +381,7 @@ def _outer(
     first, last = (np.asarray(blocks, float) for blocks in given)
     uniform = np.ceil(total / pipeline_par)
     after_first = np.where(first > 0, np.floor((total - first) / others), uniform)
-    even = np.where(balanced, _balanced(total, pipeline_par, head), after_first)
+    even = np.where(balanced, _balanced(total, pipeline_par, head, chunks), after_first)
     last = np.where(last > 0, last, even)
     shared = (total - last) / others
     stated = balanced | (given[0] > 0) | (given[1] > 0)
@@ -364,10 +390,11 @@ def _outer(
     return np.where(piped, first, total), np.where(piped, last, total)
 
 
-def _balanced(total: float, pipeline_par: Count, head: Array) -> Count:
+def _balanced(total: float, pipeline_par: Count, head: Array, chunks: Count) -> Count:
     """Return the number of blocks of the last stage that minimizes the largest stage, with the head as `head` blocks.
 
-    Of several optima it is the largest: the other stages, which store more microbatches, then have fewer blocks.
+    Of several optima it is the largest: the other stages, which store more microbatches, then have fewer blocks. With
+    several chunks, it minimizes the time by :func:`balanced_last`.
     """
     others = np.maximum(pipeline_par - 1, 1)
     # Every other stage needs at least one block.
@@ -380,4 +407,36 @@ def _balanced(total: float, pipeline_par: Count, head: Array) -> Count:
     # The optimum is next to the even share: below or above it.
     one, other = (np.clip(even + more, 1, most) for more in (0, 1))
     best = np.where(largest(one) <= largest(other), one, other)
-    return np.clip(np.floor(largest(best) - head), best, most)
+    last = np.clip(np.floor(largest(best) - head), best, most)
+    if not np.any((chunks > 1) & (pipeline_par > 1)):
+        return last
+    same = np.broadcast_arrays(last, pipeline_par, chunks, head)
+    rows = zip(*(values.ravel().tolist() for values in same), strict=True)
+    found = [
+        one if parts == 1 or stages == 1 else balanced_last(int(total), int(stages), parts, weight)
+        for one, stages, parts, weight in rows
+    ]
+    return np.array(found, float).reshape(same[0].shape)
+
+
+@lru_cache(maxsize=4096)
+def balanced_last(total: int, stages: int, chunks: int, head: float) -> float:
+    """Return the blocks of the last stage with which the chunks of stages are balanced.
+
+    Groups of microbatches pass one chunk after the other, each at the speed of the stage that takes longest there
+    (:func:`~calculon.cost.pipeline.schedules.batch_time`). The last chunk of the last stage has the head and the blocks
+    for which its other chunks have no space. So the sum of the longest chunks is minimized, then the largest stage;
+    of several optima, the last stage has most blocks.
+
+    >>> balanced_last(61, 8, 4, 3.92)  # chunks of 2, 2, 1 and 0 blocks
+    5.0
+    """
+    last = np.arange(max(total - stages + 1, 1), 0.0, -1.0)
+    others = np.ceil((total - last) / (stages - 1))
+    final = np.floor(others / chunks)
+    own = np.maximum(0.0, last - (others - final))
+    longest = others - final + np.maximum(final, own + head)
+    largest = np.maximum(others, last + head)
+    # Sums that differ by rounding are equal.
+    best = longest <= longest.min() * (1 + 1e-12)
+    return float(last[np.where(best, largest, np.inf).argmin()])

@@ -25,7 +25,7 @@ from calculon.plan.plan import PUBLISHED_NAMES, Plan
 from calculon.plan.rules.all_rules import check, raise_for
 from calculon.plan.rules.rule import Request
 from calculon.validate.published_fields import Fields
-from calculon.validate.published_study import Library, Study, fill, is_of_last, of_last
+from calculon.validate.published_study import STAGES, Library, Study, fill, is_of_stage, of_stage
 from calculon.validate.study_rows import Row, field_values, require, with_derived
 
 _DEFAULTS = optional_defaults(Execution)
@@ -86,7 +86,7 @@ def predict(
         library: Library of named models and systems.
         study: The study, or an alternative of it.
         rows: The measured rows.
-        names: Requested statistics, also of the last stage (:func:`~calculon.validate.published_study.of_last`).
+        names: Requested statistics, also of a named stage (:func:`~calculon.validate.published_study.of_stage`).
         edition: Edition of the cost model.
 
     Raises:
@@ -107,12 +107,12 @@ def predict(
         plan = Plan.from_records(some[i].execution for i in members)
         result = _evaluate(model, some[members[0]].system, plan, edition)
         for name in wanted:
-            if not is_of_last(name):
+            if not is_of_stage(name):
                 found[name][members] = result[name]
-        last = [name for name in wanted if is_of_last(name)]
+        staged = [name for name in wanted if is_of_stage(name)]
         for i, why in zip(members, result.reason, strict=True):
             for name, value in (
-                _last_stage(some[i], last, edition) if last and not why else {}
+                _stage_figures(some[i], staged, edition) if staged and not why else {}
             ).items():
                 found[name][i] = value
         for i, why in zip(members, result.reason, strict=True):
@@ -194,11 +194,16 @@ def _evaluate(model: Model, system: System, plan: Plan, edition: str) -> Evaluat
     return evaluate(model, plan, dataclasses.replace(system, mem1=memory), edition=edition)
 
 
-def _last_stage(case: Case, keys: Sequence[str], edition: str) -> dict[str, float]:
-    """Return statistics of the last stage by their keys."""
+def _stage_figures(case: Case, keys: Sequence[str], edition: str) -> dict[str, float]:
+    """Return statistics of the first and the last stage by their keys."""
     plan = Plan.from_records([case.execution])
-    row = stage_rows(evaluate_one(case.model, case.system, plan, EDITIONS[edition]))[-1]
-    return {key: row[name] for name in row if (key := of_last(name)) in keys}
+    rows = stage_rows(evaluate_one(case.model, case.system, plan, EDITIONS[edition]))
+    return {
+        key: rows[place][name]
+        for stage, place in STAGES.items()
+        for name in rows[place]
+        if (key := of_stage(stage, name)) in keys
+    }
 
 
 def row_systems(library: Library, study: Study, rows: Sequence[Row]) -> list[System]:

@@ -58,17 +58,18 @@ SERVED = {name: column.unit.symbol for name, column in SERVING_FIGURES.items()}
 
 
 _EXECUTION_FIELDS = {one.key for one in spec_fields(Execution)}
-_LAST = "last "
+STAGES = {"first": 0, "last": -1}
+"""Stages whose memory a quantity can name, with their places in the list of stages."""
 
 
-def of_last(name: str) -> str:
-    """Return the key of a statistic for the last stage."""
-    return _LAST + name
+def of_stage(stage: str, name: str) -> str:
+    """Return the key of a statistic for a stage of :data:`STAGES`."""
+    return f"{stage} {name}"
 
 
-def is_of_last(key: str) -> bool:
-    """Return True for the key of a statistic for the last stage."""
-    return key.startswith(_LAST)
+def is_of_stage(key: str) -> bool:
+    """Return True for the key of a statistic for a stage of :data:`STAGES`."""
+    return key.partition(" ")[0] in STAGES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,8 +101,8 @@ class Quantity:
     unit: str = declare("unit of the measured values", choices=tuple(UNITS))
     estimate: Expression = declare("statistic, or sum of statistics, to compare with")
     stage: str = declare(
-        "pipeline stage whose memory was measured: the fullest, or the last, whose ranks log in Megatron-LM",
-        choices=("fullest", "last"),
+        "pipeline stage whose memory was measured: the fullest, the first, or the last, whose ranks log in Megatron-LM",
+        choices=("fullest", *STAGES),
         default="fullest",
     )
     bound: Limits = declare(
@@ -124,9 +125,11 @@ class Quantity:
 
     @property
     def keys(self) -> dict[str, str]:
-        """Statistics of the quantity, each with its key in a prediction; keys for the last stage differ."""
-        # A study may compare the same statistic on both stages, so the keys must differ.
-        return {n: of_last(n) if self.stage == "last" else n for n in self.estimate.names}
+        """Statistics of the quantity, each with its key in a prediction; keys for a named stage differ."""
+        # A study may compare the same statistic on several stages, so the keys must differ.
+        return {
+            n: of_stage(self.stage, n) if self.stage in STAGES else n for n in self.estimate.names
+        }
 
     @property
     def is_step(self) -> bool:
@@ -159,7 +162,7 @@ class Quantity:
         for name in self.estimate.names:
             if name not in STATISTICS and name not in SERVED:
                 return [_unknown_statistic(where, name)]
-        if self.stage == "last" and UNITS[self.unit][0] != "B":
+        if self.stage in STAGES and UNITS[self.unit][0] != "B":
             wanted = "fullest, unless bytes are measured: only memory is known by stage"
             return [Problem(f"{path}.stage", wanted, self.stage)]
         wanted = "fraction" if self.relative_to else UNITS[self.unit][0]

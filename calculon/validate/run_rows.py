@@ -77,5 +77,8 @@ def _memory(result: Result) -> dict[int, dict[str, float]]:
                 strict=True,
             )
             for row, measured, predicted in pairs:
-                found[row.number] = {"measured_memory": measured, "predicted_memory": predicted}
+                # Further quantities have the memory of other stages.
+                found.setdefault(
+                    row.number, {"measured_memory": measured, "predicted_memory": predicted}
+                )
     return found

@@ -229,15 +229,15 @@ def test_memory_that_is_asked_for_is_there():
 
 @pytest.mark.large
 def test_options_are_those_that_the_framework_has():
-    """TorchTitan has no offloading, Megatron-LM has."""
+    """TorchTitan has no fused loss, Megatron-LM has."""
     large = CASES["8B in large microbatches"]
     without, found = (
         infeasibility_report(_space(*large, preset="torchtitan")),
         _found("8B in large microbatches"),
     )
     options = [[o.change for o in one.fixes if o.kind == "options"] for one in (without, found)]
-    assert {"activations_offload": True} not in options[0]
-    assert {"activations_offload": True} in options[1]
+    assert {"ce_impl": "fused"} not in options[0]
+    assert {"ce_impl": "fused"} in options[1]
 
 
 def test_parts_of_sequences_are_the_fewest_that_are_not_tried():

@@ -7,14 +7,9 @@ import pandas as pd
 import pytest
 
 from calculon import inputs
-from calculon.calibrate.kernels.attention import (
-    FEW_WAVES,
-    GPUS,
-    OLDER,
-    Kernels,
-    fit,
-    older,
-)
+from calculon.calibrate.kernels.attention import GPUS, fit
+from calculon.calibrate.kernels.attention_kernel import FEW_WAVES, OLDER, Kernels, older
+from calculon.calibrate.kernels.clocks import CONTINUOUS
 from calculon.calibrate.kernels.fitted_part import held_out
 from calculon.hardware.kernels.laws import (
     AttentionKernel,
@@ -130,7 +125,8 @@ def test_a_kernel_fills_values_up_where_measured_passes_say_so(tables, fitted):
         & (table.seq_q == 4096)
     ]
     law = system.rate("attention", TYPE).running("cudnn")
-    kernel = law.kernels["cudnn"]
+    kernel = replace(law.kernels["cudnn"], sustained=0.887)  # as in calls of this length
+    law = replace(law, kernels={"cudnn": kernel})
     exact = replace(kernel, backward=replace(kernel.backward, fills_values=False))
     rows = Kernels.of(unseen, {gpu: 1.0})
     filled, known = (
@@ -140,6 +136,34 @@ def test_a_kernel_fills_values_up_where_measured_passes_say_so(tables, fitted):
     assert len(rows.rows) == 3
     assert known < 0.75
     assert 0.8 < filled < 1
+
+
+def test_continuous_work_is_as_slow_as_the_longest_calls(tables):
+    gpu, system = "B200-SXM-180GB", inputs.system("b200_sxm")
+    table = tables["attention"]
+    long = table[
+        (table.source == CONTINUOUS[gpu]) & (table.seq_q == 131072) & (table.dim_qk == table.dim_v)
+    ]
+    law = system.rate("attention", TYPE)
+    rows = Kernels.of(long, {gpu: 1.0})
+    predicted = rows.times(law, system, system.product_engine(TYPE))
+    assert len(long) == 2
+    assert predicted / rows.rows.time_s.to_numpy() == pytest.approx([1, 1], abs=0.05)
+
+
+@pytest.mark.parametrize("name", ["gb200_nvl72", "b300_sxm", "gb300_nvl72"])
+def test_a_sibling_is_faster_by_the_median_over_equal_shapes(tables, name):
+    system = inputs.system(name)
+    gpu, table = system.provenance.processor, tables["attention"]
+    ours = (table.gpu == gpu) & (table.kernel == "trtllm_mha") & (table["pass"] == "fwd")
+    slower = table.assign(time_s=table.time_s.where(~ours, 1.25 * table.time_s))
+    shares = []
+    for one in (table, slower):
+        kernels = fit({"attention": one}, gpu, system).fragment["ext"]["kernels"]["attention"]
+        shares.append(kernels[TYPE]["kernels"]["cudnn"]["backward"]["shares"][0][1])
+    assert shares[0] / shares[1] == pytest.approx(1.25, rel=0.01)
+    stated = system.rate("attention", TYPE).kernels["cudnn"].backward.shares
+    assert 128 / stated.cost(128.0) == pytest.approx(shares[0], rel=1e-3)
 
 
 def test_older_kernels_are_slower_than_the_second_by_what_is_published():

@@ -145,6 +145,23 @@ def test_fragments_are_a_share_of_what_comes_and_goes():
     assert moved["fragment_space"] == pytest.approx(0.05 * near)
 
 
+@for_each("fused", [True, False])
+def test_a_weight_gradient_exists_until_it_is_added_to_its_sum(fused):
+    """Square products have two shapes, split by columns and by rows, and the LM head one of its own."""
+    hidden, vocab, ranks = MODEL["hidden"], 2**20, RAW["tensor_par"]
+    model = MODEL | {"feedforward": hidden, "vocab": vocab}
+    form = {"edition": "corrected", "zero_stage": "0", "ce_impl": "fused", "grad_fusion": fused}
+    form |= {"pipeline_par": 1, "num_procs": 16, "microbatch_size": 1}
+    summed, plain = (
+        calculon.estimate(model, RAW | form | more, SYSTEM).stats
+        for more in ({"grad_dtype": "float32"}, {})
+    )
+    kept = summed["reserved_space"] - plain["reserved_space"]
+    assert kept == (2 * 2 * hidden**2 / ranks if fused else 0)
+    # The gradient of the logits takes their place; that of the head's input is next to its weights'.
+    assert summed["act_grad_space"] == 2 * hidden * (vocab / ranks + MODEL["seq_size"])
+
+
 def test_what_an_execution_states_counts_instead():
     found = _taken(mem_reserved_mib=100, mem_fragments_percent=0)
     assert (found["reserved_space"], found["fragment_space"]) == (100 * MIB, 0)

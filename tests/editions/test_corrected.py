@@ -134,6 +134,18 @@ def test_a21_the_gradient_of_a_dropout_has_the_datatype():
         assert published["activation_grad"] == layer["activation"] == layer["inputs_size"]
 
 
+def test_a61_gradients_count_at_the_peak_of_the_backward_pass():
+    """Of an MLP, when the second product has both gradients; later its saved input is freed."""
+    hidden, inner = 2 * ELEMENTS, 2 * MODEL["seq_size"] * MODEL["feedforward"] / 4
+    model = MODEL | {"part": "mlp", "vocab": 0}
+    found = calculon.estimate(model, BASE | {"edition": "corrected"}, MACHINE).stats
+    assert found["block_act_grad_space"] == hidden + inner
+    published, layers = _estimate("sc23")
+    gradients = sum(layer["activation_grad"] for layer in layers.values())
+    assert published["block_act_grad_space"] == gradients
+    assert _estimate()[0]["block_act_grad_space"] < gradients
+
+
 @for_each(
     "name",
     [

@@ -292,19 +292,25 @@ def test_kernels_not_measured_are_as_uncertain_as_any_and_their_share_of_the_pea
         for name in catalog.names("system")
         if "kernels" in document("systems", name).get("about", {})
     }
-    assert own - set(interval.MEASURED) == {"a100_40g_sxm"}  # the processor of a100_80g_sxm
+    # The processor of a100_80g_sxm, and those whose laws are fitted together with b200_sxm.
+    assert own - set(interval.MEASURED) == {
+        "a100_40g_sxm",
+        "gb200_nvl72",
+        "gb300_nvl72",
+        "b300_sxm",
+    }
 
 
 @pytest.mark.parametrize("name", ["gh200_96g", "gh200_144g", "mi300x", "mi355x", "tpu_v6e", "l40s"])
 def test_intervals_on_unmeasured_machines_are_wider_than_on_h100(name):
-    """At least 1.3 times as wide, of logarithms."""
+    """At least 1.3 times as wide, of logarithms; 1.25 on the L40S, whose kernels were measured."""
     one, plan = asked(), Plan.of(asked().execution)
 
     def width(system):
         low, high = factors(one.model, calculon.inputs.system(system), plan, one.stats)
         return math.log(high[0] / low[0])
 
-    assert width(name) > 1.3 * width(CASE[2])
+    assert width(name) > (1.25 if name == "l40s" else 1.3) * width(CASE[2])
 
 
 def test_residuals_of_a_calibration_go_before_those_of_the_catalog():

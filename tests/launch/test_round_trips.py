@@ -147,6 +147,7 @@ def test_choices_are_read_as_they_were_written(launcher, changes):
         ("torchtitan", {"pp_schedule": "zb_h1"}, "zbv"),
         ("torchtitan", {"first_stage_blocks": 15, "last_stage_blocks": 17}, "stage_blocks"),
         ("torchtitan", {"pp_layout": "balanced"}, "both_as_blocks"),
+        ("torchtitan", {"stage_blocks": "16-0-16-0", "pipeline_interleaving": 2}, "at least 1"),
         ("torchtitan", {"pipeline_interleaving": 5}, "stage_blocks"),
         ("torchtitan", {"recompute_every": 2, "activation_recompute": "full"}, "1"),
         ("torchtitan", {"recompute_modules": "norm"}, "ops"),
@@ -218,3 +219,11 @@ def test_plans_of_megatron_are_read_as_they_were_written(name, preset, plan):
         return  # values that do not go together
     for dialect in OF_MEGATRON:
         is_read_again(dialect, model, execution)
+
+
+@for_each("letters", ["Et|(tt|)*30mL", "E|(tt|)*29t*3|L"])
+def test_layouts_in_letters_are_read_as_they_were_written(letters):
+    fields = {"pipeline_par": 8, "data_par": 2, "pipeline_interleaving": 4, "p2p_overlap": True}
+    execution = plain_execution("megatron-lm", **fields, stage_blocks=letters)
+    for dialect in OF_MEGATRON:
+        assert is_read_again(dialect, inputs.model("deepseek-v3"), execution)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from calculon import inputs
 from calculon.plan.columns import Columns, code
+from calculon.plan.stage_kinds import chunks_of_layout
 from calculon.plan.stage_layout import ChunkBlocks, StageLayout, chunks_of_stage, head_blocks
 from tests.draws import draws
 from tests.helpers import document
@@ -14,14 +15,16 @@ from tests.helpers import document
 MODEL = document("models", "llama3-8B")
 
 
-def layout(blocks, stages, first=0, last=0, *, balanced=False, recompute=False, head=0.0, ends=""):
-    """Return the blocks of every stage, with a head that is worth so many blocks."""
+def layout(
+    blocks, stages, first=0, last=0, *, balanced=False, recompute=False, head=0.0, ends="", chunks=0
+):
+    """Return the blocks of every stage, or of every chunk, with a head that is worth so many blocks."""
     model = inputs.model(MODEL | {"num_blocks": blocks})
     width = head_blocks(model) / model.vocab
     model = inputs.model(MODEL | {"num_blocks": blocks, "vocab": round(head / width)})
     row = Columns(
         {
-            "pipeline_interleaving": np.array([1]),
+            "pipeline_interleaving": np.array([max(1, chunks)]),
             "pp_schedule": np.array([code("pp_schedule", "gpipe")]),
             "pp_layout": np.array(
                 [code("pp_layout", ends or ("balanced" if balanced else "uniform"))]
@@ -35,7 +38,8 @@ def layout(blocks, stages, first=0, last=0, *, balanced=False, recompute=False, 
         np.broadcast_to(values, (4, 1))[:, 0] for values in (found.blocks, found.count)
     )
     assert count.sum() == stages
-    return np.repeat(blocks, count.astype(int)).astype(int).tolist()
+    every = np.repeat(blocks, count.astype(int)).astype(int).tolist()
+    return chunks_of_layout(every, chunks, "", int(found.chunks.last[0])) if chunks else every
 
 
 def test_the_head_of_llama3_8b_is_worth_241_hundredths_of_a_block():
@@ -135,6 +139,31 @@ def test_chunks_of_a_stage_differ_by_a_block_at_most(blocks, chunks):
     assert found.sum() == blocks
     assert found[0] - found[-1] <= 1
     assert (np.diff(found) <= 0).all()
+
+
+@given(
+    blocks=st.integers(2, 130),
+    stages=st.integers(2, 17),
+    chunks=st.integers(1, 6),
+    head=st.floats(0, 12),
+)
+@settings(max_examples=draws(100))
+def test_balanced_chunks_are_slower_than_one_by_no_more_than_a_head_exceeds_a_chunk(
+    blocks, stages, chunks, head
+):
+    """Chunks of a stage differ by one block, and the head is in the last chunk of the last stage."""
+    stages = min(stages, blocks)
+    found = layout(blocks, stages, balanced=True, head=head, chunks=chunks)
+    whole = layout(blocks, stages, balanced=True, head=head, chunks=1)
+    assert found.sum() == blocks
+    assert found.min() >= 0
+    head = round(head / _per_word()) * _per_word()
+    found[-1, -1] += head
+    whole[-1, -1] += head
+    excess = max(0.0, head - found[:-1, -1].max())
+    assert found.max(axis=0).sum() <= whole.max() + excess + 1 + 1e-9
+    if excess == 0:
+        assert found.max(axis=0).sum() <= whole.max() + 1e-9
 
 
 @given(

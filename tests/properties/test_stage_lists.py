@@ -36,6 +36,31 @@ def test_a_list_equals_the_same_layout_stated_otherwise(schedule):
     assert estimate(**form, stage_blocks=[9, 8, 8, 7]) == stated
 
 
+@pytest.mark.parametrize("chunks", [1, 2, 4])
+def test_equal_chunks_are_the_uniform_layout(chunks):
+    each, stages = 8 // chunks, 4 * chunks
+    letters = f"Et*{each}|(t*{each}|)*{stages - 2}t*{each}L"
+    form = {"pipeline_interleaving": chunks}
+    uniform = estimate(**form)
+    assert estimate(**form, stage_blocks=letters) == uniform
+    assert estimate(**form, stage_blocks=[each] * stages) == uniform
+
+
+def test_letters_are_read_as_counts():
+    form = {"pipeline_interleaving": 2}
+    letters = estimate(**form, stage_blocks="Et*3|(t*5|)*5t*4|L")
+    assert letters == estimate(**form, stage_blocks=[3, 5, 5, 5, 5, 5, 4, 0])
+
+
+@pytest.mark.parametrize("letters", ["tt|ttL", "Et|t", "EtL|t", "Et|mtL", "Et|m|tL"])
+def test_letters_out_of_order_have_one_message(letters):
+    with pytest.raises(
+        calculon.SpecError, match="stage_blocks: expected a list of counts"
+    ) as error:
+        inputs.execution(STATED | {"stage_blocks": letters})
+    assert len(error.value.problems) == 1
+
+
 def test_lists_are_read_as_lists_and_as_text(tmp_path):
     (tmp_path / "run.json").write_text(json.dumps(STATED | {"stage_blocks": [9, 8, 8, 7]}))
     read = inputs.execution(tmp_path / "run.json")
@@ -50,6 +75,9 @@ def test_lists_are_read_as_lists_and_as_text(tmp_path):
         {"stage_blocks": [6, 7, 12, 7], "pp_schedule": "gpipe", "batch_size": 64},
         {"stage_blocks": [4, 4, 4, 4, 5, 4, 4, 3], "pipeline_interleaving": 2},
         {"stage_blocks": [3, 5, 6, 4, 5, 3, 4, 2], "pipeline_interleaving": 2, "batch_size": 208},
+        {"stage_blocks": [0, 11, 10, 11, 0, 0, 0, 0], "pipeline_interleaving": 2},
+        {"stage_blocks": [0, 11, 11, 10], "pp_schedule": "zb_h1"},
+        {"stage_blocks": [1, 5, 5, 5, 6, 5, 5, 0], "pipeline_interleaving": 2},
         {"stage_blocks": [3] * 7 + [2] * 5 + [1], "pipeline_par": 13, "num_procs": 208},
         {
             "stage_blocks": [8, 8, 8, 8],

@@ -110,7 +110,7 @@ def test_money_is_a_figure_of_a_study():
         ({"vary": {"campaign.token": ["1G"]}}, "token"),
         ({"campaigns": ["nowhere.yaml"], "vary": {}}, "nowhere"),
         ({"campaigns": ["llama3-405B"], "vary": {}}, "leave out batch_ramp, seq_ramp"),
-        ({"campaigns": ["llama3-70B_15T"], "vary": {}}, "length alone .--tokens 15T., or"),
+        ({"campaigns": ["llama3-70B_15T"], "vary": {}}, "only its length .--tokens 15T., or"),
         ({"campaigns": [{"top": 3}], "vary": {}}, "or with fields of one"),
         ({"campaigns": [{"tokens": "1G", "fleet": {"prize": 2}}], "vary": {}}, "price"),
     ],

@@ -142,6 +142,9 @@ def attention_core(run: Run) -> list[Layer]:
             kernel.remade = run.result_bytes * run.tokens * key_heads(run) * model.attn_size
         if run.drops_heads:
             kernel.remade = kernel.activation_space - 4 * kernel.queries
+        exchanged = run.execution.context_par > 1 and run.execution.cp_comm in ("a2a", "a2a_p2p")
+        if run.operand_bytes < run.result_bytes and not (exchanged or model.attention_gate):
+            kernel.activation_space += kernel.output_space  # the product keeps a narrower one
         layers += [*before_core(run, key_heads(run), own), kernel, *after_core(run, own)]
     else:
         own = key_heads(run, run.head_ranks)

@@ -8,6 +8,7 @@ from copy import copy
 from dataclasses import dataclass, field, fields
 from operator import attrgetter, mul
 
+from .backward import gradient_per_shape, needed, own_weights
 from .communication import OverlappedLinear
 from .context import hidden as hidden_by_attention
 from .expert_overlap import half_of, hidden_alone, hidden_by_shared, hidden_in_pairs
@@ -96,7 +97,7 @@ class Block:
         self.checkpoint: float = run.element_bytes * checkpoint if run.full_recompute else 0
         self._kept([] if run.full_recompute else layers, training=training)
         self.weight_grad_unsharded = sum(x.step.computed * x.weights for x in backward)
-        self.act_grad = sum(layer.activation_grad_space for layer in backward)
+        self._backward(backward)
         # What each TP rank has whole, and has gradients of that differ if it sees its own tokens only.
         split = run.sequence_par and run.execution.tensor_par > 1
         # Those of routers and of latents of experts are not counted.
@@ -147,6 +148,20 @@ class Block:
         self.act_storage = sum(_stored(x, training) for x in layers if x not in copies)
         made = sum(_stored(x, training) for x in copies)
         self.weight_copies: float = (training and self.copies) or made
+
+    def _backward(self, layers: Sequence[Layer]) -> None:
+        """Gradients at the fullest moment of the backward pass, with weight gradients, and these by shape."""
+        self.act_grad: float = sum(layer.activation_grad_space for layer in layers)
+        self.own_gradient = self.gradient_per_shape = 0.0
+        if not self.run.rules.peak_of_gradients or not layers:
+            return
+        moments = list(needed(layers))
+        self.act_grad = max(gradients for _, gradients in moments)
+        if self.run.execution.grad_dtype != "auto":
+            size = self.run.element_bytes
+            most = max(gradients + size * own_weights(layer) for layer, gradients in moments)
+            self.own_gradient = most - self.act_grad
+            self.gradient_per_shape = gradient_per_shape(layers)
 
     def _replicated(self, layers: Sequence[Layer]) -> None:
         """Bytes of weights as replicas have them, those of experts apart."""
@@ -329,7 +344,8 @@ def mean_block(run: Run, blocks: Sequence[tuple[int, Block]]) -> Block:
         "optimizer",
     ):
         setattr(found, name, mean(attrgetter(name)))
-    for name in ("tp_bandwidth", "act_working", "act_grad", "weight_grad_unsharded"):
+    most = ("tp_bandwidth", "act_working", "act_grad", "weight_grad_unsharded")
+    for name in (*most, "own_gradient", "gradient_per_shape"):
         setattr(found, name, max(getattr(block, name) for _, block in blocks))
     for held in ("held", "experts"):
         setattr(found, held, copy(getattr(found, held)))

@@ -348,9 +348,34 @@ def _algorithm_time(system: System, group: Group, op: str, name: str, size: floa
 
 
 def group_time(system: System, group: Group, op: str, size: float, algorithm: str) -> float:
-    """Seconds by an algorithm where it can run, else by the fastest that the library has."""
+    """Seconds by an algorithm where it can run, else by the fastest that the library has; uplinks may take longer."""
     if group.ranks == 1:
         return 0
+    return max(_own_time(system, group, op, size, algorithm), _uplink_time(system, group, op, size))
+
+
+def _uplink_time(system: System, group: Group, op: str, size: float) -> float:
+    """Seconds of links between switches, while every processor takes part in a group like this one."""
+    longest, inside = 0.0, 1
+    for number, room in rooms(system):
+        uplink = system.networks[number].uplink
+        if uplink is not None:
+            switch = uplink["processors"]
+            step = group.apart[number] if group.apart else 1
+            near = min(group.members[number], max(1, max(1, switch // inside) // step))
+            members = near * group.below(number)
+            if group.members[number] > near:
+                groups = switch / members
+                leaves = _bus(op, group.ranks) * size  # over the one edge of a ring
+                if op == "all_to_all":
+                    leaves = members * size * (1 - members / group.ranks)
+                longest = max(longest, groups * leaves / (uplink["bandwidth"] * 1e9))
+        inside *= room
+    return longest
+
+
+def _own_time(system: System, group: Group, op: str, size: float, algorithm: str) -> float:
+    """Seconds by an algorithm without other groups."""
     names = _asked(system, group, op, algorithm)
     shown = _shown_time(system, group, op, size)
     if shown is not None and (not names or _is_shown(system, group, op, algorithm)):

@@ -452,6 +452,8 @@ EXTENSIONS: Mapping[str, tuple[str, ...]] = {
         "operations",
         "processor_usage",
         "torus",
+        "synchronous",
+        "uplink",
     ),
     "memory": (
         "withheld_GiB",

@@ -82,10 +82,15 @@ class StageMemory:
             weight=(block.held.resident if self.split else block.weight_kept) * blocks,
             act=act,
             checkpoint=blocks * block.checkpoint * self.held,
-            act_grad=block.act_grad,
+            act_grad=self._act_grad(),
             weight_grad=gradients,
             optimizer=block.optimizer * blocks,
         )
+
+    def _act_grad(self) -> float:
+        """With the gradient of a product's weights, if another pass adds it to a sum."""
+        apart = self.execution.zero_stage in ("0", "1") and not self.execution.grad_fusion
+        return self.block.act_grad + (self.block.own_gradient if apart else 0)
 
     def _other_copies(self) -> float:
         """Copies of the weights of the blocks that are not at work, in 8 bits; never offloaded."""
@@ -107,7 +112,7 @@ class StageMemory:
             act=block.act_working
             + ((stored - 1) * block.act_storage + self._other_copies() if kept else 0),
             checkpoint=stored * block.checkpoint if counted else None,
-            act_grad=block.act_grad,
+            act_grad=self._act_grad(),
             weight_grad=unsharded + (near - 1) * block.weight_grad,
             optimizer=near * block.optimizer,
         )
@@ -135,6 +140,8 @@ class StageMemory:
         self.reserved = run.system.taken(run.groups)
         if ex.mem_reserved_mib >= 0:
             self.reserved = ex.mem_reserved_mib * 2**20
+        if ex.zero_stage in ("0", "1") and ex.grad_fusion and self.blocks:
+            self.reserved += block.gradient_per_shape
         if self.split:
             ahead = 0 if self.run.execution.zero_stage == "owner" else ex.fsdp_prefetch
             held = min(ex.fsdp_unit * (1 + ahead), self.blocks)
@@ -256,6 +263,9 @@ def _end(run: Run, embedding_head: EmbeddingHead, number: int) -> End | None:
     p, embedding, head = run.execution.pipeline_par, embedding_head.embedding, embedding_head.head
     first, last = embedding_head.first, embedding_head.last
     stored = embedding.act_storage if run.execution.training else 0
+    head_grad = head.act_grad
+    if run.execution.zero_stage in ("0", "1"):
+        head_grad += head.own_gradient
     waiting = 0.0
     # The last stage begins with a backward pass at once, or has others first.
     if run.model.mtp_layers:
@@ -269,10 +279,10 @@ def _end(run: Run, embedding_head: EmbeddingHead, number: int) -> End | None:
             stored *= _held_of(run, 0, 1, 0) / microbatches_held(run, 0)
         table = max(first.whole, embedding_head.largest)
         working = max(embedding.act_working, head.act_working)
-        grad = max(embedding.act_grad, head.act_grad)
+        grad = max(embedding.act_grad, head_grad)
         return End(embedding_head.both, table, stored, working, grad, waiting)
     if number == 0:
         return End(first, first.whole, stored, embedding.act_working, embedding.act_grad)
     if number == p - 1:
-        return End(last, embedding_head.largest, 0, head.act_working, head.act_grad, waiting)
+        return End(last, embedding_head.largest, 0, head.act_working, head_grad, waiting)
     return None

@@ -34,6 +34,7 @@ class Replicas:
         self.copies = run.data_ranks // self.shards
         self.copying = run.replicas(self.copies, self.shards)
         self.usage = run.dp_slows
+        self.counts = True, True  # collectives of shards, and between their copies
         self.one, self.experts = synced_block(block)
         self.embedding, self.head = synced_embedding_head(run, embedding_head)
         if run.data_ranks == 1:
@@ -43,12 +44,27 @@ class Replicas:
             self._whole_weights()
         else:
             self._split_weights()
+            network = self.copying.network
+            if self.copies > 1 and network.synchronous and not self.owned:
+                self._wait_for_copies()
+
+    def _wait_for_copies(self) -> None:
+        """Hide the traffic among those that share, and none of that between the copies."""
+        link = self.link_time
+        self.counts = True, False
+        self._split_weights()
+        hidden = self.stalled
+        self.counts = False, True
+        self._split_weights()
+        between = self.link_time / self.run.microbatches
+        self.link_time, self.stalled = link, hidden + between
+        self.exposed_time = self.run.microbatches * self.stalled
 
     # -- collectives ------------------------------------------------------------------------------
 
     def _gather(self, weight: float) -> float:
         """Seconds until weights are whole again."""
-        if not weight:
+        if not weight or not self.counts[0]:
             return 0
         return self.sharing.time("broadcast" if self.owned else "all_gather", weight)
 
@@ -60,15 +76,15 @@ class Replicas:
             return self.run.dp_team.time("reduce", gradient)
         if self.stage == "0":
             return self.run.dp_team.time("all_reduce", gradient)
-        time = self.sharing.time("reduce_scatter", gradient)
-        if self.copies > 1:
+        time = self.sharing.time("reduce_scatter", gradient) if self.counts[0] else 0
+        if self.copies > 1 and self.counts[1]:
             time += self.copying.time("all_reduce", gradient / self.shards)
         return time
 
     def _gather_experts(self, weight: float) -> float:
         """Seconds until experts are whole again, those of each of their replicas."""
         run, shards = self.run, self.shards
-        if not weight:
+        if not weight or not self.counts[0]:
             return 0
         team = run.experts_on(run.expert_shards(shards) if shards > 1 else 1)
         return team.time("broadcast" if self.owned else "all_gather", weight)
@@ -81,8 +97,8 @@ class Replicas:
         if self.owned or self.stage == "0":
             return run.expert_team.time("reduce" if self.owned else "all_reduce", gradient)
         parts = run.expert_shards(self.shards)
-        time = run.experts_on(parts).time("reduce_scatter", gradient)
-        if self.copies > 1:
+        time = run.experts_on(parts).time("reduce_scatter", gradient) if self.counts[0] else 0
+        if self.copies > 1 and self.counts[1]:
             time += run.experts_on(self.copies, parts).time("all_reduce", gradient / parts)
         return time
 

@@ -48,6 +48,9 @@ class Rules:
     activations_again: bool = False
     """What a fused activation does not keep is computed again [A60]."""
 
+    peak_of_gradients: bool = False
+    """Activation gradients of a block are those of its fullest moment, not all [A61]."""
+
     tiled_products: bool = False
     """The tiles of an overlapped product are products at their own rate; each reads all weights, and in
     a ring adds to what has come [O28, A49]."""

@@ -13,7 +13,7 @@ def stage_blocks(model: Model, ex: Execution) -> list[int] | None:
     p, total = ex.pipeline_par, model.num_blocks
     if p > 1 and ex.pp_schedule in FOLDED:
         return _folded_blocks(total, ex)
-    if ex.stage_blocks:  # of chunk j of stage i the count j p + i
+    if ex.stage_blocks and states_stages(ex):  # of chunk j of stage i the count j p + i
         return [sum(counts_of(ex)[stage::p]) for stage in range(p)]
     return _stated_blocks(model, ex, p, total)
 
@@ -32,7 +32,7 @@ def _stated_blocks(model: Model, ex: Execution, p: int, total: int) -> list[int]
     if not last:
         last = (total - first) // (p - 1) if first else -(-total // p)
         if ex.pp_layout == "balanced":
-            last = _balanced(total, p, _head_blocks(model, ex))
+            last = _balanced(total, p, ex.pipeline_interleaving, _head_blocks(model, ex))
     if not stated and ex.pp_layout == "uniform":
         return equal_stages(total, p)
     # What is not stated is shared evenly; of the stages that share, the first has least.
@@ -62,7 +62,8 @@ def _opposite(parts: list[int]) -> list[list[int]]:
 
 def states_stages(ex: Execution) -> bool:
     """Whether an execution states the blocks of stages, or another schedule than the published one."""
-    stated = ex.first_stage_blocks or ex.last_stage_blocks or ex.stage_blocks
+    listed = len(set(counts_of(ex))) > 1  # equal chunks are the published layout
+    stated = ex.first_stage_blocks or ex.last_stage_blocks or listed
     return bool(stated) or ex.pp_layout != "uniform" or ex.pp_schedule != "1f1b"
 
 
@@ -81,13 +82,24 @@ def chunks_of_stages(layout: list[int], ex: Execution) -> list[list[int]]:
         if folded:
             return _opposite(counts)
         return [counts[stage::p] for stage in range(p)]
-    dealt = []
-    for blocks in layout:
-        own = [0] * chunks
-        for block in range(blocks):
-            own[block % chunks] += 1
-        dealt.append(own)
+    dealt = [_dealt(blocks, chunks) for blocks in layout]
+    if ex.pp_layout == "balanced" and chunks > 1:
+        dealt[-1] = _before_head(layout[-1], max(dealt[:-1]))
     return dealt
+
+
+def _dealt(blocks: int, chunks: int) -> list[int]:
+    """Deal blocks out to chunks one by one."""
+    own = [0] * chunks
+    for block in range(blocks):
+        own[block % chunks] += 1
+    return own
+
+
+def _before_head(blocks: int, others: list[int]) -> list[int]:
+    """Return the chunks of a last stage: its last one has the blocks for which those before have no place."""
+    left = max(0, blocks - sum(others[:-1]))
+    return [*_dealt(blocks - left, len(others) - 1), left]
 
 
 def numbers_of_stages(layout: list[int], ex: Execution) -> list[list[int]]:
@@ -134,14 +146,19 @@ def _head_blocks(model: Model, ex: Execution) -> float:
     return heads * 3 / (3 + again) + model.mtp_layers * module / blocks
 
 
-def _balanced(total: int, stages: int, head: float) -> int:
-    """Try all numbers of blocks of the last stage: the most with the smallest largest stage."""
-    best, smallest = 1, float("inf")
+def _balanced(total: int, stages: int, chunks: int, head: float) -> int:
+    """Try all numbers of blocks of the last stage: the most with the least sum of longest chunks, and largest stage."""
+    tried = []
     for last in range(1, max(total - stages + 1, 1) + 1):
-        largest = max(-(-(total - last) // (stages - 1)), last + head)
-        if largest <= smallest * (1 + 1e-13):
-            best, smallest = last, min(smallest, largest)
-    return best
+        most = -(-(total - last) // (stages - 1))
+        largest = longest = max(most, last + head)
+        if chunks > 1:
+            others = _dealt(most, chunks)
+            own = _before_head(last, others)
+            own[-1] += head
+            longest = sum(map(max, own, others))
+        tried.append((round(longest, 9), round(largest, 9), -last))
+    return -min(tried)[2]
 
 
 @dataclass

@@ -165,6 +165,8 @@ class Network:
     least: float = 0.0  # s, that no operation goes below
     shown: Mapping[str, Shown] = field(default_factory=dict)  # by operation
     torus: Mapping[str, Any] | None = None  # processors along each axis; the side of switched cubes
+    synchronous: bool = False  # copies of shards add gradients up while nothing is computed
+    uplink: Mapping[str, Any] | None = None  # processors below a switch; GB/s to the others
 
     def moving(self, volume: float) -> float:
         """Seconds to move so many bytes per endpoint."""
@@ -208,6 +210,8 @@ def _networks(file: Mapping[str, Any], ext: Mapping[str, Any]) -> list[Network]:
             "least": least,
             "shown": {op: Shown(**one) for op, one in link.get("operations", {}).items()},
             "torus": link.get("torus"),
+            "synchronous": link.get("synchronous", False),
+            "uplink": link.get("uplink"),
         }
         usage = link.get("processor_usage")
         if usage is not None:

@@ -49,7 +49,7 @@ STUDY_PROBLEMS = {
         "a statistic",
     ),
     "time of one stage": (_quantity(stage="last"), "quantities[0].stage", "bytes"),
-    "an unknown stage": (_quantity(stage="first"), "quantities[0].stage", "'first'"),
+    "an unknown stage": (_quantity(stage="second"), "quantities[0].stage", "'second'"),
     "a broken condition": (
         _quantity(unit="%", relative_to="mode =="), "quantities[0].relative_to", "an expression"),
     "no statistic": (_quantity(estimate="1 + 1"), "quantities[0].estimate", "no unit"),

@@ -7,19 +7,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy.optimize import least_squares
 
-from calculon.architecture.layer import Flags, Layer
-from calculon.architecture.layers import flash_attention
-from calculon.base.frozen import dataclass
-from calculon.base.units import Array, Seconds
-from calculon.calibrate.kernels.fitted_part import FittedPart, held_out
+from calculon.base.units import Array
+from calculon.calibrate.kernels.attention_kernel import (
+    DIGITS,
+    OLDER,
+    Kernels,
+    fit_kernel,
+    law_of,
+    older,
+)
+from calculon.calibrate.kernels.clocks import CONTINUOUS, relative_speed
+from calculon.calibrate.kernels.fitted_part import PROCESSORS, FittedPart, held_out
 from calculon.calibrate.steps import rounded
 from calculon.declarations.named_values import MATMUL_BYTES
-from calculon.hardware.kernels.kernel import Shapes
 from calculon.hardware.kernels.laws import (
     EXACT,
-    QUERY_TILE,
     AttentionKernel,
     AttentionPass,
     FusedAttention,
@@ -69,19 +72,11 @@ NAMES: Mapping[str, Sequence[str]] = {
 }
 """Kernel names in the table by our name. vLLM's kernels read a paged cache and TensorRT-LLM's chain does extra work."""
 
+_LASTING, _LASTING_LEAST = "TE (FA2/cuDNN)", 0.02
+"""Kernel of the sources of continuous work, and the least seconds of a call that is as slow as continuous work."""
+
 _SERVING = ("trtllm",)
 """Serving kernels without a backward pass, which provide the last three constants for kernels without small rows."""
-
-OLDER: Mapping[str, Mapping[float, tuple[float, float]]] = {
-    "flash1": {64.0: (1.7, 1.7), 128.0: (2.8, 2.8)},
-    "triton": {64.0: (1.5, 1.95), 128.0: (1.5, 1.95)},
-}
-"""Speedup of FlashAttention-2 over older kernels, forward and backward, by head width.
-
-Source: Dao, arXiv 2307.08691, section 4.1: both passes together 1.7 to 3.0 times as fast as FlashAttention, 1.3 to 2.5
-times as fast as FlashAttention in Triton. By width as read in its figure 4 (73 against 203 TFLOP/s at 128, about 5 %).
-Triton: 0.37 of the peak forward and 0.25 backward with 4,096 keys at width 64 (its regression test of 2023, an A100).
-"""
 
 _OLDER_SOURCES = {
     "flash1": "1.7 times at width 64 and 2.8 times at 128: 1.7 to 3.0 times in Dao 2023 (arXiv:2307.08691), section "
@@ -91,249 +86,11 @@ _OLDER_SOURCES = {
     "(arXiv:2307.08691), section 4.1",
 }
 
-SAG_TIME = 0.03
-"""Seconds of repeated calls after which the clock has fallen half-way; of 3 to 100 ms, 30 ms fit an H100 best."""
-
-_FEW_RUNS, _RUNS = "aic-", (9, 30)
-"""Calls per measurement: aiconfigurator (3 to warm up, 6 timed), and other benchmarks."""
-
-FEW_WAVES = 4
-"""Tiles per multiprocessor below which the tail and the start of a kernel show in its time."""
-
 MIN_SMALL = 10
 """Rows with few tiles that a kernel needs so that its own tail and start are fitted."""
 
 _MAX_HELD = 0.6
 """Held-out share of the rows of a pass and head width above which too few are left, so that none is held out."""
-
-_PRIOR = 0.03
-"""Weight of the prior of a constant; any measured row that depends on the constant outweighs it."""
-
-_TIE = 0.3
-"""Weight of equal forward and backward shares, which rows that time both passes together cannot separate."""
-
-_SHARE, _LEAD, _CAUSAL, _SUSTAINED, _TAIL, _START = 0.5, 50.0, 100.0, 0.9, 1.0, 5e-6
-_DIGITS = 3
-_HUBER = 0.05
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Kernels:
-    """Measured passes of one kernel, as layers grouped by mask and head widths.
-
-    Attributes:
-        rows: Rows of the measured table.
-        peaks: Peak of each processor relative to the system's.
-        groups: Row indices of each group, its layer (whose sizes are columns), and the relative peak of its processor.
-    """
-
-    rows: pd.DataFrame
-    peaks: Mapping[str, float]
-    groups: tuple[tuple[Array, Layer, float], ...]
-
-    @classmethod
-    def of(cls, rows: pd.DataFrame, peaks: Mapping[str, float]) -> "Kernels":
-        """Return the layers of rows; `peaks` is by processor."""
-        rows = rows.reset_index(drop=True)
-        alike: Any = rows.groupby(["dim_qk", "dim_v", "causal", "gpu"])
-        groups = tuple(
-            (found.index.to_numpy(), _layer(found, (width, value), bool(causal)), peaks[gpu])
-            for (width, value, causal, gpu), found in alike
-        )
-        return cls(rows, peaks, groups)
-
-    def times(self, law: FusedAttention, system: System, engine: Engine) -> Seconds:
-        """Return the times of the rows, of one pass or combined, at the clock rate of their measurement."""
-        result, sustained = np.zeros(len(self.rows)), law.kernels[law.default].sustained
-        runs = np.where(self.rows.source.str.startswith(_FEW_RUNS), *_RUNS)
-        passes = self.rows["pass"].to_numpy()
-        for rows, layer, peak in self.groups:
-            flops, accessed = (np.array(one)[:2, None] for one in _passes(layer, len(rows)))
-            shapes = Shapes(_third(flops), _third(accessed), [layer], np.array([0]))
-            faster = replace(engine, peak=engine.peak * peak)
-            arithmetic, _ = law.times(shapes, faster, system.mem1, 2.0)
-            arithmetic = arithmetic[:2, 0] * _burst(arithmetic[:2, 0], runs[rows], sustained)
-            combined = system.combine(arithmetic, system.mem1.time(accessed[:, 0]))
-            which = passes[rows]
-            result[rows] = combined[0] * (which != "bwd") + combined[1] * (which != "fwd")
-        return result
-
-    def widths(self, which: str) -> list[float]:
-        """Return the head widths of rows that time a pass, ``fwd`` or ``bwd``."""
-        has = self.rows["pass"].isin([which, "fwd_bwd"])
-        return sorted({float(width) for width in self.rows.dim_qk[has]})
-
-    def few(self, multiprocessors: int) -> int:
-        """Return the number of rows with few tiles."""
-        rows = self.rows
-        tiles = rows.batch * rows.heads_q * rows.seq_q / QUERY_TILE
-        return int((tiles < FEW_WAVES * multiprocessors).sum())
-
-
-def _burst(time: Seconds, runs: Array, sustained: float) -> Array:
-    """Return the clock correction of a measurement: time of calls relative to the sustained rate.
-
-    The clock falls while calls repeat: after :data:`SAG_TIME` it is half-way to the rate of continuous work.
-    """
-    lasts = time * runs
-    result: Array = sustained * (1 + (1 / sustained - 1) * lasts / (lasts + SAG_TIME))
-    return result
-
-
-def _layer(rows: pd.DataFrame, widths: tuple[int, int], causal: bool) -> Layer:
-    """Return a fused-attention layer with the sizes of rows; `widths` are the head widths of keys and values."""
-    width, value = (int(one) for one in widths)
-    sequences, heads, queries = (
-        rows[name].to_numpy(float) for name in ("batch", "heads_q", "seq_q")
-    )
-    keys = rows.seq_kv.to_numpy(float)
-    # A causal query attends to (keys + 1) / 2 keys on average, itself included.
-    return flash_attention(
-        "attention",
-        sequences * queries,
-        heads,
-        rows.heads_kv.to_numpy(float),
-        width,
-        value_size=0 if value == width else value,
-        keys=(keys + 1) / 2 if causal else keys,
-        causal=causal,
-        dtype_bytes=2.0,
-        flags=Flags(),
-    )
-
-
-def _passes(layer: Layer, count: int) -> tuple[list[Array], list[Array]]:
-    """Return FLOP and bytes of each pass of a layer as columns."""
-    whole = np.ones(count)
-    return [one * whole for one in layer.flops], [one * whole for one in layer.accessed]
-
-
-def _third(passes: Array) -> Array:
-    """Append the empty third pass: attention has no weight gradient."""
-    return np.concatenate([passes, np.zeros_like(passes[:1])])
-
-
-# -- the fit of one kernel --------------------------------------------------------------------------------------------
-
-
-class Form(NamedTuple):
-    """Coordinates of a kernel's constants: head widths of both passes, and the last three constants if known."""
-
-    forward: Sequence[float]
-    backward: Sequence[float]
-    known: tuple[float, float, float] | None
-
-    def prior(self) -> Array:
-        """Return the log constants assumed in the absence of measurements."""
-        shares = [_SHARE] * (len(self.forward) + len(self.backward))
-        small = [] if self.known else [_SUSTAINED, _TAIL, _START]
-        return np.log([*shares, _LEAD, _CAUSAL, _LEAD, _CAUSAL, *small])
-
-    def tied(self, at: Array) -> Array:
-        """Return the log difference between the forward and backward share of each common head width."""
-        forward, backward = at[: len(self.forward)], at[len(self.forward) :]
-        pairs = [
-            forward[i] - backward[j]
-            for i, one in enumerate(self.forward)
-            for j, other in enumerate(self.backward)
-            if one == other
-        ]
-        return np.array(pairs)
-
-    def kernel(self, at: Array, digits: int = 0) -> AttentionKernel:
-        """Return the kernel at given coordinates, with constants rounded to `digits` unless 0."""
-        values = [rounded(one, digits) if digits else one for one in np.exp(at).tolist()]
-        forward, rest = values[: len(self.forward)], values[len(self.forward) :]
-        backward, rest = rest[: len(self.backward)], rest[len(self.backward) :]
-        sustained, tail, start = self.known or rest[4:]
-        return AttentionKernel(
-            forward=_pass(self.forward, forward, rest[0], rest[1]),
-            backward=_pass(self.backward, backward, rest[2], rest[3]),
-            tail=tail,
-            start=start,
-            sustained=sustained,
-        )
-
-
-def _pass(
-    widths: Sequence[float], shares: Sequence[float], lead: float, causal: float
-) -> AttentionPass:
-    costs = tuple(width / share for width, share in zip(widths, shares, strict=True))
-    return AttentionPass(shares=Widths(tuple(widths), costs), lead=lead, causal_lead=causal)
-
-
-def _rising(kernel: AttentionKernel) -> AttentionKernel:
-    """Return a kernel in which a wider head never takes less time, as system files require."""
-
-    def one(which: AttentionPass) -> AttentionPass:
-        costs = tuple(np.maximum.accumulate(which.shares.costs).tolist())
-        return replace(which, shares=Widths(which.shares.widths, costs))
-
-    return replace(kernel, forward=one(kernel.forward), backward=one(kernel.backward))
-
-
-def fit_kernel(
-    measured: Kernels,
-    used: Array,
-    system: System,
-    engine: Engine,
-    multiprocessors: int,
-    known: tuple[float, float, float] | None,
-) -> AttentionKernel:
-    """Fit the constants of one kernel by robust least squares of log times.
-
-    Args:
-        measured: Rows of the kernel.
-        used: Mask of the rows that are not held out.
-        system, engine: Memory, processing mode and peak, which are not fitted.
-        multiprocessors: Multiprocessors over which tiles are spread.
-        known: Sustained rate, tail and start to use if too few rows are small enough to determine them.
-    """
-    widths = [measured.widths(one) or measured.widths("fwd") for one in ("fwd", "bwd")]
-    form = Form(widths[0], widths[1], known)
-    prior = form.prior()
-    rows = Kernels.of(measured.rows[used], measured.peaks)
-    seconds = rows.rows.time_s.to_numpy()
-
-    def errors(at: Array) -> Array:
-        law = _law(form.kernel(at), multiprocessors)
-        off = np.log(rows.times(law, system, engine) / seconds)
-        return np.concatenate([off, _PRIOR * (at - prior), _TIE * form.tied(at)])
-
-    high = np.full(len(prior), np.inf)
-    shares = len(widths[0]) + len(widths[1])
-    high[:shares] = 0.0  # logarithms: the shares are at most 1
-    if known is None:
-        high[shares + 4] = 0.0  # the sustained rate is at most 1
-    bounds = (np.full(len(prior), -np.inf), high)
-    found = least_squares(errors, prior, bounds=bounds, loss="soft_l1", f_scale=_HUBER)
-    return _rising(form.kernel(found.x, _DIGITS))
-
-
-def _law(kernel: AttentionKernel, multiprocessors: int) -> FusedAttention:
-    return FusedAttention(
-        default="flash2", multiprocessors=multiprocessors, kernels={"flash2": kernel}
-    )
-
-
-def older(kernel: AttentionKernel, name: str) -> AttentionKernel:
-    """Derive an older kernel of :data:`OLDER` from FlashAttention-2."""
-    slower = OLDER[name]
-    widths = list(slower)
-
-    def one(which: AttentionPass, i: int) -> AttentionPass:
-        shares = [
-            rounded(width / float(which.shares.cost(np.array(width))) / slower[width][i], _DIGITS)
-            for width in widths
-        ]
-        return _pass(widths, shares, which.lead, which.causal_lead)
-
-    return _rising(
-        replace(kernel, forward=one(kernel.forward, 0), backward=one(kernel.backward, 1))
-    )
-
-
-# -- the fit of a processor -------------------------------------------------------------------------------------------
 
 
 def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedPart | None:
@@ -347,15 +104,64 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
     Returns:
         The fitted part; None without rows of this processor.
     """
-    about, table = GPUS.get(gpu), tables.get("attention")
-    if about is None or table is None:
+    sibling = PROCESSORS[gpu].sibling if gpu in PROCESSORS else ""
+    about, table = GPUS.get(sibling or gpu), tables.get("attention")
+    if about is None or table is None or (sibling and not (table.gpu == gpu).any()):
         return None
     engine = system.product_engine("bfloat16")
-    measured = {name: _measured(table, gpu, name, about) for name in NAMES}
+    measured = {name: _measured(table, sibling or gpu, name, about) for name in NAMES}
     measured = {name: rows for name, rows in measured.items() if len(rows.rows)}
+    few = {name: rows.few(about.multiprocessors) for name, rows in measured.items()}
+    kernels, kept = _fitted(measured, few, system, engine, about)
+    narrow = {
+        name: _narrow(table, sibling or gpu, name, about) for name in EXACT if name in kernels
+    }
+    for name, of_name in narrow.items():
+        kernels[name] = filled(kernels[name], name, of_name, system, engine, about.multiprocessors)
+    speed, used = 1.0, measured
+    if sibling:
+        speed, own = _speed(table, gpu, sibling)
+        kernels = {name: _faster(kernel, speed) for name, kernel in kernels.items()}
+        about = about._replace(multiprocessors=PROCESSORS[gpu].multiprocessors)
+        used = {name: Kernels.of(own, {gpu: 1.0}) for name in _SERVING}
+        kept = {name: _held_out(rows.rows) for name, rows in used.items()}
+    rows = pd.concat(
+        [
+            _compared(name, used[name], kept[name], kernels[name], system, engine, about)
+            for name in used
+        ],
+        ignore_index=True,
+    )
+    lasting = _lasting(table, sibling or gpu, about)
+    if len(lasting.rows):
+        sustained = _continuous(lasting, kernels[about.default], speed, system, engine, about)
+        kernels[about.default] = replace(kernels[about.default], sustained=sustained)
+    for name in _SERVING:
+        kernels.pop(name, None)
+    if "flash2" in kernels:
+        kernels |= {name: older(kernels["flash2"], name) for name in OLDER}
+    sources = _sources(measured, kernels) | _sources_of_filled(narrow, kernels)
+    assumed = _assumed(sibling or gpu, system, kernels, few)
+    if sibling:
+        sources[f"{PATH}.*.kernels.*"] = (
+            f"kernels of {sibling}, {speed:.3f} times as fast: median over equal forward passes of "
+            f"{', '.join(_SERVING)} (systems/measured/attention.csv)"
+        )
+        text = f"faster than on {sibling} by the same ratio as forward"
+        assumed.append(f"{PATH}.*.backward.*: {text}")
+    return FittedPart(_fragment(kernels, about, system), sources, assumed, rows)
+
+
+def _fitted(
+    measured: Mapping[str, Kernels],
+    few: Mapping[str, int],
+    system: System,
+    engine: Engine,
+    about: Gpu,
+) -> tuple[dict[str, AttentionKernel], dict[str, Array]]:
+    """Return the fitted kernels, and the masks of their held-out rows."""
     kept = {name: _held_out(rows.rows) for name, rows in measured.items()}
     run = partial(_run, measured, kept, system, engine, about)
-    few = {name: rows.few(about.multiprocessors) for name, rows in measured.items()}
     # Kernels with the most small rows come first: the first fit lends its last three constants to kernels without.
     order = sorted(measured, key=lambda name: -few[name])
     kernels: dict[str, AttentionKernel] = {}
@@ -365,26 +171,49 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
         kernels[name] = run(name, None if enough or first is None else first)
         fitted = kernels[name]
         first = first or (fitted.sustained, fitted.tail, fitted.start)
-    rows = pd.concat(
-        [
-            _compared(name, measured[name], kept[name], kernels[name], system, engine, about)
-            for name in measured
-        ],
-        ignore_index=True,
-    )
-    narrow = {name: _narrow(table, gpu, name, about) for name in EXACT if name in kernels}
-    for name, of_name in narrow.items():
-        kernels[name] = filled(kernels[name], name, of_name, system, engine, about.multiprocessors)
-    for name in _SERVING:
-        kernels.pop(name, None)
-    if "flash2" in kernels:
-        kernels |= {name: older(kernels["flash2"], name) for name in OLDER}
-    return FittedPart(
-        _fragment(kernels, about, system),
-        _sources(measured, kernels) | _sources_of_filled(narrow, kernels),
-        _assumed(gpu, system, kernels, few),
-        rows,
-    )
+    return kernels, kept
+
+
+def _speed(table: pd.DataFrame, gpu: str, sibling: str) -> tuple[float, pd.DataFrame]:
+    """Return the speed relative to a sibling by the rows that are not held out, and this processor's rows."""
+    rows = pd.concat([_rows(table, name, (gpu, sibling)) for name in _SERVING], ignore_index=True)
+    return relative_speed(rows[~_held_out(rows)], gpu, sibling), rows[rows.gpu == gpu]
+
+
+def _faster(kernel: AttentionKernel, speed: float) -> AttentionKernel:
+    """Return a kernel whose arithmetic takes less time by a factor; no share of the peak exceeds 1."""
+
+    def one(which: AttentionPass) -> AttentionPass:
+        widths, costs = which.shares.widths, which.shares.costs
+        faster = tuple(max(cost / speed, width) for width, cost in zip(widths, costs, strict=True))
+        return replace(which, shares=Widths(widths, faster))
+
+    return replace(kernel, forward=one(kernel.forward), backward=one(kernel.backward))
+
+
+def _lasting(table: pd.DataFrame, gpu: str, about: Gpu) -> Kernels:
+    """Return the rows of continuous work of a processor."""
+    rows = table[
+        (table.source == CONTINUOUS.get(gpu))
+        & (table.kernel == _LASTING)
+        & (table.time_s >= _LASTING_LEAST)
+        & (table.dim_qk == table.dim_v)
+    ]
+    return Kernels.of(rows, {gpu: 1.0})
+
+
+def _continuous(
+    rows: Kernels,
+    kernel: AttentionKernel,
+    speed: float,
+    system: System,
+    engine: Engine,
+    about: Gpu,
+) -> float:
+    """Return the rate of continuous work relative to short calls; `speed` is the kernel's, relative to the rows."""
+    law = law_of(replace(kernel, sustained=1.0), about.multiprocessors)
+    short = rows.times(law, system, engine) * speed
+    return rounded(float(np.median(short / rows.rows.time_s.to_numpy())), DIGITS)
 
 
 def _rows(table: pd.DataFrame, name: str, gpus: Iterable[str]) -> pd.DataFrame:
@@ -473,7 +302,7 @@ def _compared(
 ) -> pd.DataFrame:
     """Return measured and predicted times of a kernel."""
     words = {"fwd": "forward", "bwd": "backward", "fwd_bwd": "both passes"}
-    predicted = measured.times(_law(kernel, about.multiprocessors), system, engine)
+    predicted = measured.times(law_of(kernel, about.multiprocessors), system, engine)
     return pd.DataFrame(
         {
             "group": [f"attention, {name}, {words[which]}" for which in measured.rows["pass"]],
@@ -515,7 +344,7 @@ def _of_pass(attention_pass: AttentionPass, relative_peak: float) -> dict[str, A
     pairs = zip(attention_pass.shares.widths, attention_pass.shares.costs, strict=True)
     found = {
         "shares": [
-            [int(width), rounded(width / cost / relative_peak, _DIGITS)] for width, cost in pairs
+            [int(width), rounded(width / cost / relative_peak, DIGITS)] for width, cost in pairs
         ],
         "lead": attention_pass.lead,
         "causal_lead": attention_pass.causal_lead,
@@ -570,8 +399,15 @@ def _assumed(
         result.append(f"{PATH}.float8.*: {text}")
     if lent := [name for name in sorted(kernels) if few.get(name, 0) < MIN_SMALL]:
         names = ", ".join(lent)
+        lent_paths = [f"{PATH}.*.{one}" for one in ("tail", "start", "sustained")]
+        paths = ", ".join(lent_paths[:2] if gpu in CONTINUOUS else lent_paths)
         text = f"for {names}, as the kernel that was measured with few tiles and short calls"
-        result.append(f"{PATH}.*.tail, {PATH}.*.start, {PATH}.*.sustained: {text}")
+        result.append(f"{paths}: {text}")
+    if gpu in CONTINUOUS:
+        text = "measured on another machine; as products, attention is slower in continuous work"
+        result.append(
+            f"{PATH}.*.sustained: at the clock of {CONTINUOUS[gpu]}, calls with 131,072 tokens, {text}"
+        )
     if "triton" in kernels and not gpu.startswith("A100"):
         text = "slower than flash2 by the same ratio as on an A100"
         result.append(f"{PATH}.*.flash1.*, {PATH}.*.triton.*: {text}")

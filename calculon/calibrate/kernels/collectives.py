@@ -31,8 +31,13 @@ SAME_LINKS = {
     "A100-SXM4-40GB": ("A100-SXM4-80GB",),
     "H200-SXM5-141GB": ("H200-SXM5-141GB", "H100-SXM5-80GB"),
     "B200-SXM-180GB": ("B200-SXM-180GB", "GB200", "H100-SXM5-80GB"),
+    "B300-SXM-288GB": ("B300-SXM-288GB", "B200-SXM-180GB", "GB200", "H100-SXM5-80GB"),
+    **dict.fromkeys(("GB200", "GB300"), ("B200-SXM-180GB", "GB200", "H100-SXM5-80GB")),
 }
-"""GPUs whose tables are used for another GPU, in order of preference: the first with rows of an operation counts."""
+"""GPUs whose tables are used for another GPU, in order of preference: the first with rows of an operation counts.
+
+Tables of the GB200 and GB300 end at 4 ranks.
+"""
 
 _OPERATIONS = {"alltoall": "all_to_all", "send_recv": "p2p"}
 _PORTS = {"NVLink3": 300e9, "NVLink4": 450e9, "NVLink5": 900e9}

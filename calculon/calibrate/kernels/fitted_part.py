@@ -17,11 +17,14 @@ class Processor(NamedTuple):
         multiprocessors: Number of multiprocessors.
         bandwidth: Memory bandwidth in B/s.
         alike: Processors with the same chip, whose kernels are used if none was measured on this one.
+        sibling: Processor of the same architecture with many more measured kernels. Its laws hold here too, with rates
+            that are scaled to the kernels measured here.
     """
 
     multiprocessors: int
     bandwidth: float
     alike: tuple[str, ...] = ()
+    sibling: str = ""
 
 
 PROCESSORS: Mapping[str, Processor] = {
@@ -30,9 +33,16 @@ PROCESSORS: Mapping[str, Processor] = {
     "H100-SXM5-80GB": Processor(132, 3350e9),
     "H200-SXM5-141GB": Processor(132, 4800e9, ("H100-SXM5-80GB",)),
     "B200-SXM-180GB": Processor(148, 8000e9),
+    "GB200": Processor(152, 8000e9, ("B200-SXM-180GB",), "B200-SXM-180GB"),
+    "B300-SXM-288GB": Processor(148, 8000e9, ("B200-SXM-180GB",), "B200-SXM-180GB"),
+    "GB300": Processor(152, 8000e9, ("B200-SXM-180GB",), "B200-SXM-180GB"),
     "L40S": Processor(142, 864e9),
 }
-"""Processors by their names in the tables. Source: NVIDIA's datasheets and architecture whitepapers."""
+"""Processors by their names in the tables.
+
+Source: NVIDIA's datasheets and architecture whitepapers; multiprocessors of GB200, GB300 (152) and B300 (148) as CUDA
+reports them.
+"""
 
 
 HELD_OUT = 0.3

@@ -22,11 +22,19 @@ CACHE = {
     "H200": 50e6,
     "B200": 126e6,
     "GB200": 126e6,
+    "B300": 126e6,
+    "GB300": 126e6,
     "L40S": 96e6,
 }
 """Bytes of the L2 cache by the first word of a processor's name. Source: NVIDIA's architecture whitepapers."""
 
-SIBLINGS = {"A100-SXM4-80GB": {"A100-PCIe-80GB": 1935e9}, "B200-SXM-180GB": {"GB200": 8000e9}}
+_BLACKWELL = {"B200-SXM-180GB": 8000e9, "GB200": 8000e9}
+
+SIBLINGS = {
+    "A100-SXM4-80GB": {"A100-PCIe-80GB": 1935e9},
+    "B200-SXM-180GB": {"GB200": 8000e9},
+    **dict.fromkeys(("GB200", "GB300", "B300-SXM-288GB"), _BLACKWELL),
+}
 """Processors with the same chip and memory, and their datasheet bandwidth: kernels reach the same share of it."""
 
 CACHES, HOST_CACHES = 3, 6

@@ -10,6 +10,7 @@ import pandas as pd
 from scipy.optimize import least_squares, minimize
 
 from calculon.base.units import Array, Seconds
+from calculon.calibrate.kernels.clocks import CONTINUOUS
 from calculon.calibrate.kernels.fitted_part import PROCESSORS, FittedPart, held_out
 from calculon.calibrate.steps import rounded
 from calculon.declarations.named_values import ENGINE_BYTES
@@ -23,18 +24,7 @@ BURST_RANGE = 100.0
 """Ratio of the durations at which the clock has fallen to its sustained rate and at which it begins to fall.
 
 Products of the A100, H100 and H200 that take 10 ms and more keep their rate. The ratio is fitted if a source of
-:data:`CONTINUOUS` shows the sustained rate.
-"""
-
-CONTINUOUS = {"B200-SXM-180GB": "simumax-b200_bf16_ceperm"}
-"""Source of back-to-back products with a fully throttled clock, by processor; it ran on a different machine than the
-other sources. Every source then has the same weight, whatever its number of rows.
-
-No other B200 source shows the sustained rate. Products of nine calls slow down to the longest one: relative to
-short ones they take 1.17 times as long at 10 to 30 ms, 1.25 at 42, 1.30 at 69 to 87 and 1.34 at 141 ms. Another B200,
-which throttles from 1,965 to 1,580 MHz, falls after 5 ms of work and is 15 % slower after 0.15 s
-(flashinfer-ai/flashinfer pull request 2899). Rows of this source take 1.39 times as long at 0.2 to 0.5 ms, and 1.43 to
-1.48 times above.
+:data:`CONTINUOUS` shows the sustained rate; every source then has the same weight, whatever its number of rows.
 """
 
 CONTINUOUS_LEAST = 2e-4
@@ -143,6 +133,24 @@ LASTING: Mapping[str, Unknown] = {
 }
 """Constants with different bounds, or searched only, if a source of :data:`CONTINUOUS` determines them."""
 
+OWN: Mapping[str, Unknown] = {
+    "max_efficiency": UNKNOWNS["max_efficiency"],
+    "sustained": LASTING["sustained"],
+}
+"""Constants that a processor does not share with its sibling.
+
+With the others free, large 8-bit products fit better (1.5 % on a GB300), but those held out are off by 9.0 % instead of
+3.6 %, and on a B300 by 14.5 % instead of 6.7 % (medians).
+"""
+
+OWN_4_BITS = {**OWN, "half_depth": UNKNOWNS["half_depth"]}
+"""With 4 bits the peaks differ by up to 1.67, so the start and end of a tile take as long as other depths."""
+
+LASTS = 5e-3
+"""Seconds of a call from which on it shows the sustained share: the clock of a B200 falls after 5 ms of work
+(flashinfer-ai/flashinfer pull request 2899).
+"""
+
 TFLOAT32 = ("tfloat32", "bfloat16")
 """TF32, which no table has, and the type whose constants it takes: tensor cores compute both with the same tiles.
 
@@ -203,18 +211,9 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
     products: dict[str, Any] = {}
     sources: dict[str, str] = {}
     parts: list[pd.DataFrame] = []
-    known = {} if gpu in CONTINUOUS else {"burst_range": BURST_RANGE}
-    values, engines = dict[str, float](), _engines(system)
+    engines, sibling = _engines(system), PROCESSORS[gpu].sibling
     transposed, transposed_source = _weight_gradients(tables, gpu)
-    for kind in KINDS:
-        measured = _measured(tables, gpu, kind)
-        if measured is None or not engines.intersection(kind.types):
-            continue
-        chosen, name = measured
-        rows = _rows(chosen, kind, name, system)
-        given = {**known, **{one: values[one] for one in kind.alike if one in values}}
-        values = _solved(rows, _unknowns(kind, gpu, given), given)
-        known = {**{name: values[name] for name in _SHARED}, **known}
+    for kind, (rows, values, chosen, name) in _solutions(tables, gpu, system).items():
         parts.append(_residuals(rows, kind, values))
         promoted = PROMOTED.get(gpu, 1.0) if kind.types == ("float8",) else 1.0
         law = _stated(values, rows, transposed, promoted, aligned=kind.aligned)
@@ -223,8 +222,9 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
         products |= {one: law for one in kind.types if one in engines}
         used = ", ".join(sorted(chosen.source.unique()))
         path = "*16" if len(kind.types) > 1 else kind.types[0]
+        of_law = f" the law of {sibling}, its rate" if sibling else ""
         sources[f"ext.kernels.product.{path}.*"] = (
-            f"fitted to {len(chosen)} products measured on {name} (systems/measured/gemm.csv: {used})"
+            f"fitted{of_law} to {len(chosen)} products measured on {name} (systems/measured/gemm.csv: {used})"
         )
     if not products:
         return None
@@ -240,6 +240,58 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
         _assumed(products, gpu),
         pd.concat(parts, ignore_index=True),
     )
+
+
+def _solutions(
+    tables: Mapping[str, pd.DataFrame], gpu: str, system: System
+) -> dict[Kind, tuple[Rows, dict[str, float], pd.DataFrame, str]]:
+    """Return rows, constants, table rows and name of the measured processor for each kind of products measured.
+
+    A processor with a sibling has its constants, except the rate, and in 16 bits the sustained share, which has too few
+    long products in other types: there it falls in the same proportion. The constants do not depend on the peak, so the
+    sibling's are found with the peak of `system`, which only scales its rate.
+    """
+    found: dict[Kind, tuple[Rows, dict[str, float], pd.DataFrame, str]] = {}
+    sibling = PROCESSORS[gpu].sibling
+    of_sibling = _solutions(tables, sibling, system) if sibling else {}
+    known = {} if gpu in CONTINUOUS else {"burst_range": BURST_RANGE}
+    values, hotter, engines = dict[str, float](), 0.0, _engines(system)
+    for kind in KINDS:
+        measured = _measured(tables, gpu, kind)
+        if measured is None or not engines.intersection(kind.types):
+            continue
+        chosen, name = measured
+        rows = _rows(chosen, kind, name, system)
+        if kind in of_sibling and name == gpu:
+            theirs = of_sibling[kind][1]
+            values = _solved_with_sibling(rows, theirs, hotter)
+            hotter = values["sustained"] / theirs["sustained"]
+        else:
+            given = {**known, **{one: values[one] for one in kind.alike if one in values}}
+            values = _solved(rows, _unknowns(kind, gpu, given), given)
+            known = {**{name: values[name] for name in _SHARED}, **known}
+        found[kind] = rows, values, chosen, name
+    return found
+
+
+def _solved_with_sibling(
+    rows: Rows, theirs: Mapping[str, float], hotter: float
+) -> dict[str, float]:
+    """Return a sibling's constants with this processor's own :data:`OWN`.
+
+    `hotter` is the sustained share relative to the sibling's; 0 fits it to the products that take :data:`LASTS`.
+    """
+    own = OWN_4_BITS if rows.on.element_bytes < 1 else OWN
+    given = {key: value for key, value in theirs.items() if key not in own}
+    if hotter:
+        given["sustained"] = min(1.0, theirs["sustained"] * hotter)
+        return _solved(rows, {one: own[one] for one in own if one not in given}, given)
+    values = _solved(rows, own, given)
+    given["max_efficiency"] = values["max_efficiency"]
+    lasting = rows.kept((rows.seconds >= LASTS) & ~rows.held_out)
+    if not len(lasting.seconds):
+        return values
+    return _solved(lasting, {"sustained": own["sustained"]}, given)
 
 
 def _engines(system: System) -> set[str]:

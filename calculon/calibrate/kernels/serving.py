@@ -23,7 +23,11 @@ SMALL = 4 * 2**20
 FLOOR = "smallest elementwise kernel (fp8 quantization) in a CUDA graph: median"
 """Entry of the table of launches with the floor of a small kernel."""
 
-SAME_LINKS = {"H200-SXM5-141GB": "H100-SXM5-80GB"}
+SAME_LINKS = {
+    "H200-SXM5-141GB": "H100-SXM5-80GB",
+    "GB200": "B200-SXM-180GB",
+    "GB300": "B200-SXM-180GB",
+}
 """Processor whose small all-reduces are used for one without measured ones, as the links are the same."""
 
 BETTER_KERNELS = {"A100-SXM4-80GB": "H100-SXM5-80GB"}

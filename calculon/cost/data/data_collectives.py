@@ -275,6 +275,22 @@ class DataCollectives:
             return self.dense.all.usage(system)
         return multiprocessor_share((self.dense.all, self.experts.all), system)
 
+    @cached_property
+    def waits_for_copies(self) -> Array:
+        """Mask of executions whose all-reduces between replicas of shards run on a synchronous network."""
+        system, schedule = self.cost.system, self.schedule
+        synchronous = np.array([system.link(i).synchronous for i in range(len(system.networks))])
+        copies = self.sharding.copies(schedule)
+        if not (self.sharding.state and synchronous.any() and np.any(copies > 1)):
+            return np.array(False)
+        group = copy_group(self.sharding, schedule, system)
+        return (copies > 1) & synchronous[group.network]
+
+    def of_copies(self, *, copies: bool) -> "DataCollectives":
+        """Return the collectives between replicas of shards alone, or all others alone."""
+        cost = replace(self.cost, copies=copies, known=None)
+        return DataCollectives(self.sharding, self.block, self.embedding_head, cost)
+
     # -- collectives --------------------------------------------------------------------------------------------------
 
     def gather(self, blocks: Count | float = 1.0) -> Array:

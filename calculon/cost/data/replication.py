@@ -60,6 +60,13 @@ class Replication:
         link = self.collectives.batch
         sharded = self.sharding.weights
         exposed, stalled = self._with_sharded_weights() if sharded else self._with_whole_weights()
+        waits = self.collectives.waits_for_copies
+        if sharded and waits.any():
+            others = Replication(self.collectives.of_copies(copies=False), self.windows)
+            between = self.collectives.of_copies(copies=True).of_microbatch
+            _, hidden = others._with_sharded_weights()
+            stalled = np.where(waits, hidden + between, stalled)
+            exposed = np.where(waits, self.schedule.microbatches * stalled, exposed)
         return Synchronization(link=link, exposed=exposed, stalled=stalled)
 
     def _with_whole_weights(self) -> tuple[Seconds, Seconds]:

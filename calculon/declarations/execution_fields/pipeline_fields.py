@@ -75,7 +75,8 @@ class PipelineFields(ReplicaFields):
     )
     pp_layout: str = declare(
         "distribution of blocks over pipeline stages: uniform; balanced, the output head counts as the number of "
-        "blocks with the same weights; or the embedding, the head or both count as one block each",
+        "blocks with the same weights, in its stage and in its chunk; or the embedding, the head or both count as one "
+        "block each",
         choices=PP_LAYOUTS,
         default="uniform",
         scope=BATCH,
@@ -111,7 +112,8 @@ class PipelineFields(ReplicaFields):
     )
     stage_blocks: str = declare(
         "blocks of each pipeline stage, in order; or of each chunk: the first chunks of all stages, then the second "
-        "chunks, and so on; empty: according to pp_layout",
+        "chunks, and so on; a chunk may have 0 blocks, and Megatron-LM's layout such as Et*3|(tt|)*2tmL is another "
+        "form; empty: according to pp_layout",
         choices=STAGE_LISTS,
         default="",
         scope=BATCH,

@@ -19,6 +19,7 @@ from calculon.hardware.collectives.algorithms import (
     obstacle,
 )
 from calculon.hardware.collectives.placement import Group
+from calculon.hardware.collectives.uplinks import uplink_time
 from calculon.hardware.extension import STEP_LATENCY
 from calculon.hardware.system import System
 
@@ -336,6 +337,9 @@ def time_of(system: System, operation: str, group: Group, name: str, size: Bytes
     Source: NCCL, src/graph/tuning.cc and src/enqueue.cc: the tuner takes the least of its estimates.
     """
     result = np.minimum.reduce([time for _, time in paced(system, operation, group, name, size)])
+    shared = uplink_time(system, operation, group, size, _bus_factors(operation, group))
+    if shared is not None:
+        result = np.maximum(result, shared)
     was_measured = is_supported(system, group, MEASURED, operation)
     if name == MEASURED or not was_measured.any():
         return result

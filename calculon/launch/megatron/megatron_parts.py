@@ -1,9 +1,7 @@
 """Megatron-LM: pipeline parallelism (stages, interleaved schedule), expert parallelism, context parallelism."""
 
-import re
-
 from calculon.base.errors import Problem, SpecError
-from calculon.declarations.lists_of_counts import ListsOfCounts
+from calculon.declarations.lists_of_counts import ListsOfCounts, chunks_in_letters
 from calculon.declarations.named_values import ENDS_AS_BLOCKS, EXCHANGING
 from calculon.launch.dialect import Fields, Reading, Writing
 from calculon.launch.rows import first_names, named, number, row
@@ -14,29 +12,6 @@ _MAP = "--pipeline-model-parallel-layout"
 _FIRST, _LAST = "--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-num-layers"
 _ENDS = "--account-for-embedding-in-pipeline-split", "--account-for-loss-in-pipeline-split"
 _METHOD = "--pp-partition-method"
-_LONGEST = 20_000
-"""Largest length in characters of an expanded layout, which limits malicious input."""
-
-
-def layout_blocks(text: str) -> list[int] | None:
-    """Return the blocks of each stage of a layout; None if it is malformed.
-
-    A stage is a row of letters: ``E`` the embedding, ``t`` a block, ``m`` an MTP module, ``L`` the loss; ``|`` ends a
-    stage; ``*n`` repeats a letter or a parenthesis. Source: Megatron-LM, documentation of
-    ``--pipeline-model-parallel-layout``.
-
-    >>> layout_blocks("Et*3|(tt|)*2tL")
-    [3, 2, 2, 1]
-    """
-    text = re.sub(r"[\s,'\"]", "", text)
-    while found := re.search(r"(?:\(([^()]*)\)|([EtmL|]))\*(\d+)", text):
-        part = found[1] if found[1] is not None else found[2]
-        # Nested repetitions grow exponentially in the length of the text.
-        if len(part) * int(found[3]) > _LONGEST:
-            return None
-        text = text[: found.start()] + part * int(found[3]) + text[found.end() :]
-    text = re.sub(r"[()]", "", text)
-    return [one.count("t") for one in text.split("|")] if re.fullmatch(r"[EtmL|]+", text) else None
 
 
 def _layout(reading: Reading) -> Fields:
@@ -64,19 +39,24 @@ def _layout(reading: Reading) -> Fields:
         }
     if stated is None:
         return result
-    blocks = layout_blocks(str(stated.value))
-    if blocks is None:
+    parts = chunks_in_letters(str(stated.value))
+    if parts is None:
         raise reading.error(stated, "letters E, t, m, L and |, as in 'Et*3|(tt|)*29,m|L'")
-    if len(blocks) % pipeline:
+    if len(parts) % pipeline:
         wanted = f"a multiple of {pipeline} stages ({_PP})"
-        raise reading.error(stated, wanted, f"the layout has {len(blocks)} stages")
-    result |= {"pp_layout": "uniform", "first_stage_blocks": 0, "last_stage_blocks": 0}
-    result["pipeline_interleaving"] = len(blocks) // pipeline
-    # A list cannot express empty stages, which a layout with a separate embedding or loss stage has.
-    if min(blocks):
-        return result | {"stage_blocks": ListsOfCounts().plain(blocks)}
-    reading.not_modelled(_MAP, "stages without a block: a balanced layout is used instead")
-    return result | {"pp_layout": "balanced"}
+        raise reading.error(stated, wanted, f"the layout has {len(parts)} stages")
+    if "m" in "".join(parts[:-1]):
+        reading.not_modelled(
+            _MAP, "MTP modules before the last chunk: they are on the stage of the loss"
+        )
+    blocks = [part.count("t") for part in parts]
+    return result | {
+        "pp_layout": "uniform",
+        "first_stage_blocks": 0,
+        "last_stage_blocks": 0,
+        "pipeline_interleaving": len(blocks) // pipeline,
+        "stage_blocks": ListsOfCounts().plain(blocks),
+    }
 
 
 _PP = "--pipeline-model-parallel-size"
@@ -104,7 +84,7 @@ def _write_layout(writing: Writing) -> Fields:
     if writing["stage_blocks"]:
         predicted = writing.model.mtp_layers if writing.model else 0
         counts = ListsOfCounts.counts(writing["stage_blocks"])
-        stages = [f"t*{count}" if count > 1 else "t" for count in counts]
+        stages = [f"t*{count}" if count > 1 else "t" * count for count in counts]
         ending = f"{'m' * predicted}L"
         return found | {_MAP: f"E{'|'.join(stages)}{ending}"}
     if writing["pp_layout"] == "balanced":

@@ -15,7 +15,7 @@ from typing import Any
 
 from calculon.base.frozen import dataclass
 from calculon.declarations.expression import Expression
-from calculon.launch.megatron.megatron_parts import layout_blocks
+from calculon.declarations.lists_of_counts import chunks_in_letters
 
 CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"
 """Environment variable with the number of hardware queues of a device."""
@@ -130,7 +130,7 @@ _DERIVED: Mapping[str, Callable[[Flags], Any]] = {
     "data_parallel_size": _data_parallel,
     "virtual_stages": _virtual_stages,
     "layout_stages": lambda flags: len(
-        layout_blocks(str(flags.value("pipeline_model_parallel_layout") or "")) or ()
+        chunks_in_letters(str(flags.value("pipeline_model_parallel_layout") or "")) or ()
     ),
     "expert_tensor_parallel_size": lambda flags: flags.stated.get(
         "expert_tensor_parallel_size", flags.value("tensor_model_parallel_size")

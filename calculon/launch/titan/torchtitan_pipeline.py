@@ -177,10 +177,13 @@ def _write_pipeline(writing: Writing) -> Fields:
     result: Fields = {}
     if schedule != "1F1B":
         result["parallelism.pipeline_parallel_schedule"] = schedule
-    if writing["stage_blocks"]:
+    if listed := writing["stage_blocks"]:
+        if "0" in listed.split("-")[1:-1]:
+            hint = "only the first and the last part may have no layer"
+            raise writing.refuse("stage_blocks", "counts of at least 1", hint)
         return {
             **result,
-            "parallelism.module_fqns_per_model_part": _modules(writing["stage_blocks"]),
+            "parallelism.module_fqns_per_model_part": _modules(listed),
         }
     layout = {name: ends for ends, name in _ENDS.items()}
     if writing["pp_layout"] not in layout:

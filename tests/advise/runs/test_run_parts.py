@@ -10,7 +10,6 @@ import calculon
 from calculon.advise.runs.run_parts import quickest
 from calculon.base.errors import Infeasible, SpecError
 from calculon.declarations.packing import packed_percent_of
-from tests.advise import by_hand
 from tests.cases import for_each
 from tests.helpers import LLAMA_X64_P4
 
@@ -58,7 +57,9 @@ def test_a_phase_is_searched_for_its_batch_and_length(longer):
     e = long.estimate.execution
     assert (e.batch_size, e.seq_length, e.num_procs) == (128, 32768, PLAN["num_procs"])
     assert long.step_time > 0
-    own = by_hand.searched(MODEL, e, SYSTEM, seq_length=32768)
+    asked = (MODEL, SYSTEM, e.num_procs, e.batch_size, e.datatype)
+    fix = {"batch_size": e.batch_size, "seq_length": 32768}
+    own = calculon.search(*asked, preset=e.preset, fix=fix, risk=1.0)
     assert long.step_time == pytest.approx(own[0].stats["total_time"])
     assert short.estimate.execution.tensor_par == PLAN["tensor_par"]
 

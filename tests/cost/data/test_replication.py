@@ -8,6 +8,7 @@ import pytest
 
 import calculon
 from calculon.cost.process_groups import exposed_time
+from tests import twin
 from tests.cases import for_each
 from tests.helpers import CORRECTED_PLAIN, document
 
@@ -238,3 +239,40 @@ def test_what_a_form_holds_falls_from_stage_to_stage():
 )
 def test_traffic_adds_what_is_left_of_it_or_what_it_slows(traffic, window, usage, left):
     assert exposed_time(np.array(traffic), np.array(window), np.array(usage)) == left
+
+
+def _hybrid(rate, form, *, synchronous=True):
+    """Return a machine whose outer network has such a rate, and hybrid sharding over two nodes of it."""
+    system = copy.deepcopy(document("systems", "a100_80g_sxm"))
+    system["networks"][1]["bandwidth"] *= rate
+    system["ext"]["networks"][1]["synchronous"] = synchronous
+    row = BASE | {"num_procs": 16, "data_par": 16, "dp_shard": 8, "zero_stage": form}
+    return row | {"mesh_order": "tp-dp-pp", "coll_algo": "auto", "data_par_overlap": True}, system
+
+
+@for_each("form", ["3", "fsdp"])
+def test_copies_of_shards_hide_nothing_on_a_synchronous_network(form):
+    """What the shards of a node hide of their own traffic stays hidden, whatever the network of the copies."""
+
+    def traffic(rate, **network):
+        row, system = _hybrid(rate, form, **network)
+        found = calculon.estimate(MODEL, row, calculon.inputs.system(system)).stats
+        return found["dp_comm_link_time"], found["dp_comm_exposed_time"]
+
+    (slow, exposed), (fast, least) = traffic(1e-2), traffic(1e3)
+    assert slow > 2 * fast
+    assert slow - exposed == pytest.approx(fast - least, rel=1e-9)
+    link, overlapped = traffic(1, synchronous=False)
+    assert traffic(1)[0] == link
+    assert traffic(1)[1] > overlapped
+
+
+@for_each("form", ["2", "3", "fsdp"])
+def test_an_independent_implementation_waits_as_long_on_a_synchronous_network(form):
+    for rate in (1e-2, 1):
+        row, system = _hybrid(rate, form)
+        system["ext"] = {"networks": system["ext"]["networks"]}  # it has no measured kernels
+        found = calculon.estimate(MODEL, row, calculon.inputs.system(system)).stats
+        expected = twin.estimate(MODEL, row, system)
+        for name in ("total_time", "dp_comm_link_time", "dp_comm_exposed_time"):
+            assert found[name] == pytest.approx(expected[name], rel=1e-9)

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from calculon.cost.pipeline.orders import Pass, order
 from calculon.cost.pipeline.schedules import Passes, batch_time, held_microbatches
 from calculon.cost.pipeline.timeline import timeline
-from calculon.plan.stage_layout import chunks_of_stage
+from calculon.plan.stage_kinds import chunks_of_layout
+from calculon.plan.stage_layout import balanced_last, chunks_of_stage
 from tests.cases import for_each
 from tests.draws import draws
 
@@ -300,3 +301,22 @@ def test_chunks_that_differ_by_a_block_are_near_their_execution(
     times = chunked([first, *[most] * (stages - 2), last], chunks, 0.02, min(head, most / 2))
     executed_time, form = executed_and_form(times, groups * stages)
     assert 0.9 * executed_time <= form <= 1.15 * executed_time
+
+
+@pytest.mark.parametrize(
+    ("blocks", "stages", "chunks", "head"),
+    [(61, 8, 2, 3.92), (61, 8, 4, 3.92), (61, 4, 4, 3.92), (61, 16, 2, 3.92), (32, 4, 4, 2.41)],
+)
+def test_balanced_chunks_execute_faster_than_even_chunks(blocks, stages, chunks, head):
+    """61 blocks and 3.92 for head and MTP module: DeepSeek-V3."""
+    last = int(balanced_last(blocks, stages, chunks, head))
+    each, more = divmod(blocks - last, stages - 1)
+    counts = [each] * (stages - 1 - more) + [each + 1] * more + [last]
+    even = chunked(counts, chunks, head=head)
+    most = max(counts[:-1])
+    ending = max(0, last - (most - most // chunks))
+    balanced = chunks_of_layout(counts, chunks, "", ending)
+    balanced[-1, -1] += head
+    executed_time, form = executed_and_form(balanced, 4 * stages)
+    assert executed_time <= executed_and_form(even, 4 * stages)[0]
+    assert 0.99 * executed_time <= form <= 1.05 * executed_time

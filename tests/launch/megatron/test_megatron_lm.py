@@ -4,10 +4,10 @@ import pytest
 
 from calculon import inputs
 from calculon.base.errors import SpecError
+from calculon.declarations.lists_of_counts import chunks_in_letters
 from calculon.launch.dialect import read, write
 from calculon.launch.megatron.megatron_lm import MEGATRON_LM
 from calculon.launch.megatron.megatron_model import expert_pattern
-from calculon.launch.megatron.megatron_parts import layout_blocks
 from tests.advise.by_hand import fields_of
 from tests.launch.laws import SCRIPTS, launch_of, not_refused
 
@@ -189,6 +189,11 @@ def test_flags_mean_fields():
             "stage_blocks",
             "3-1-1-1",
         ),
+        (
+            "--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout 'Et|(tt|)*2mL'",
+            "stage_blocks",
+            "1-2-2-0",
+        ),
         ("--tensor-model-parallel 2", "tensor_par", 2),
         ("--tensor_model_parallel_size=2", "tensor_par", 2),
         ("--tensor-model-parallel-size 4 --tensor-model-parallel-size 2", "tensor_par", 2),
@@ -315,7 +320,16 @@ def test_layouts_count_blocks():
         ("x", None),
         ("t*99999999", None),
     ]
-    assert [layout_blocks(text) for text, _ in rows] == [blocks for _, blocks in rows]
+    for text, blocks in rows:
+        chunks = chunks_in_letters(text)
+        assert (chunks and [chunk.count("t") for chunk in chunks]) == blocks
+
+
+def test_modules_before_the_last_chunk_are_noted():
+    flags = "--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout 'Et|tt|m|L'"
+    launch = _launch(flags)
+    assert launch.execution["stage_blocks"] == "1-2-0-0"
+    assert any("MTP" in effect for _, effect in launch.not_modelled)
 
 
 def _whole(**changes):
