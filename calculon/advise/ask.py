@@ -24,7 +24,7 @@ from calculon.declarations.spellings import (
     tokens,
 )
 from calculon.declarations.statistics import RISK
-from calculon.declarations.usual_batch import requested_batch
+from calculon.declarations.usual_batch import requested_batch, sequences_in_words
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.search.request import check_one_stretch, default_preset, with_sequences
@@ -172,7 +172,7 @@ def _said_by(launch: "Launch") -> dict[str, tuple[str, str]]:
     said = launch.execution
     base, batch = str(said["base"]), int(said["batch_size"])
     length = int(said.get("seq_length", 0))  # a DeepSpeed configuration has none: the model's
-    found = {"preset": (base, base), "batch": (str(batch), f"{batch:,} sequences")}
+    found = {"preset": (base, base), "batch": (str(batch), sequences_in_words(batch))}
     if length:
         found["seq"] = (str(length), f"{length:,} tokens")
     word = precision_word(said)
@@ -191,7 +191,7 @@ def _check_runs(system: System, dtype: str, arithmetic: Mapping[str, str]) -> No
         and fields.get("fp8_recipe", NO_RECIPE) in (NO_RECIPE, *system.recipes)
     ]
     wanted = f"a precision that {system.name} supports: {', '.join(words)}"
-    hint = f"its file states no rate of matrix products in {RECIPES[recipe].product}"
+    hint = f"the system file states no {RECIPES[recipe].product} matmul rate"
     # The rate may be stated while the recipe (block size of scales) belongs to another
     # architecture.
     if RECIPES[recipe].product in {*system.matrix, *(system.ext.matrix or {})}:
@@ -261,5 +261,5 @@ def _batch(batch: int | str | None, length: int, procs: int, assumed: dict[str, 
     """Return the sequences per step: as stated, or from the usual number of tokens."""
     sequences = requested_batch(batch, procs, length)
     if batch is None:
-        assumed["--batch"] = f"{sequences:,} sequences"
+        assumed["--batch"] = sequences_in_words(sequences)
     return sequences

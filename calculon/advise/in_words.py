@@ -116,10 +116,10 @@ def _choices_in_words(
 
 
 def memory_and_time(plan_estimate: Estimate) -> str:
-    """Describe memory, probability of fitting, and the time of a step rounded by its prediction interval."""
+    """Describe memory, risk of running out of it, and the time of a step rounded by its prediction interval."""
     time, belief = plan_estimate.stats["total_time"] or 0.0, plan_estimate.belief
     error = 0.0 if belief is None else (belief.high - belief.low) / 2
     memory = gib(plan_estimate.stats["proc_mem_tier1_cap_req"] or 0.0)
     known = None if belief is None else belief.memory
-    risk = "" if known is None else f", fits with {chance(known.fits)}"
+    risk = "" if known is None else f", OOM risk {chance(1 - known.fits)}"
     return f"{memory}, {duration(time, error)} a step{risk}"

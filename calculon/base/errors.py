@@ -1,6 +1,7 @@
 """Errors: malformed requests, and executions that cannot run."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from calculon.base.frozen import dataclass
 
@@ -124,6 +125,7 @@ class Infeasible(CalculonError):
         reason: Short stable identifier of the violated rule, such as ``mem1_capacity``.
         needed, available: Required and available bytes, if memory is too small.
         tier: Memory tier, 1 or 2.
+        details: Further lines of the message.
     """
 
     def __init__(
@@ -133,15 +135,16 @@ class Infeasible(CalculonError):
         needed: float | None = None,
         available: float | None = None,
         tier: int | None = None,
+        details: Sequence[str] = (),
     ):
         self.reason, self.needed, self.available, self.tier = reason, needed, available, tier
-        super().__init__(printable(message))
+        self.details = tuple(details)
+        super().__init__("\n".join(map(printable, (message, *self.details))))
 
-    def __reduce__(
-        self,
-    ) -> tuple[type["Infeasible"], tuple[str, str, float | None, float | None, int | None]]:
+    def __reduce__(self) -> tuple[type["Infeasible"], tuple[Any, ...]]:
+        message = str(self).partition("\n")[0]
         numbers = self.needed, self.available, self.tier
-        return type(self), (self.reason, str(self), *numbers)
+        return type(self), (self.reason, message, *numbers, self.details)
 
 
 def in_words(reason: str) -> str:

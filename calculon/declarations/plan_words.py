@@ -37,9 +37,9 @@ def recomputed_modules(words: str) -> str:
 
 _STAGES = {
     "balanced": "balanced stages",
-    "embedding_as_block": "embedding as a block",
-    "head_as_block": "head as a block",
-    "both_as_blocks": "embedding and head as blocks",
+    "embedding_as_block": "embedding counts as a layer",
+    "head_as_block": "head counts as a layer",
+    "both_as_blocks": "embedding and head count as layers",
 }
 
 SWITCHED_ON = {
@@ -58,11 +58,11 @@ OFFLOADED = {
 """Words for the parts that fields offload to tier 2."""
 
 _RECIPES = {
-    "delayed": "FP8 (delayed recipe)",
-    "tensorwise": "FP8 (tensorwise recipe)",
-    "blockwise": "FP8 (blockwise recipe)",
-    "mxfp8": "MXFP8",
-    "nvfp4": "NVFP4",
+    "delayed": "FP8 matmuls (delayed scaling)",
+    "tensorwise": "FP8 matmuls (tensorwise scaling)",
+    "blockwise": "FP8 matmuls (blockwise scaling)",
+    "mxfp8": "MXFP8 matmuls",
+    "nvfp4": "NVFP4 matmuls",
 }
 _TYPES = {"float8": "FP8", "float16": "FP16", "bfloat16": "BF16", "float32": "FP32"}
 
@@ -261,7 +261,7 @@ def _tensor(of: Any, usually: Any) -> Iterator[str]:
     elif usually("tensor_par_overlap", "none") != "none":
         yield "no TP overlap"
     if of("seq_par_ag_redo") != usually("seq_par_ag_redo", False):
-        yield "gathers again" if of("seq_par_ag_redo") else "keeps gathered inputs"
+        yield "repeated all-gather" if of("seq_par_ag_redo") else "no repeated all-gather"
 
 
 def _recomputed(of: Any, usually: Any) -> Iterator[str]:
@@ -296,12 +296,12 @@ def _arithmetic(of: Any) -> Iterator[str]:
     if of("datatype") == "float8":
         yield "FP8 tensors"
     if (recipe := of("fp8_recipe")) != NO_RECIPE:
-        yield f"{_RECIPES[recipe]} products"
+        yield _RECIPES[recipe]
         return
     matmul = of("matmul_dtype")
     if matmul not in ("same", of("datatype")):
         scaling = f" ({of('float8_scaling')} scaling)" if matmul == "float8" else ""
-        yield f"{_TYPES.get(matmul, 'TF32')} products{scaling}"
+        yield f"{_TYPES.get(matmul, 'TF32')} matmuls{scaling}"
 
 
 def _published(of: Any, usually: Any) -> Iterator[str]:

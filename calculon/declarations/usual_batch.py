@@ -71,3 +71,12 @@ def _divisible(procs: int, sequences: float) -> int:
     while 16 * unit <= sequences:
         unit *= 2
     return unit
+
+
+def sequences_in_words(count: int) -> str:
+    """Format a number of sequences.
+
+    >>> sequences_in_words(1), sequences_in_words(1024)
+    ('1 sequence', '1,024 sequences')
+    """
+    return f"{count:,} sequence{'' if count == 1 else 's'}"

@@ -283,7 +283,8 @@ class Comparison(SideBySide, WithMfu[Array]):
             both = "" if order["told_apart"] else f"A and {letter} are "
             yield (
                 f"{both}{order_in_words(order, 'A', letter)}: they differ by {by} per sample; "
-                f"in measured runs, the order of plans this different is certain from {percent(order['margin'])} on"
+                f"judging by measured runs, the faster of such plans is certain if they differ by more than "
+                f"{percent(order['margin'])}"
             )
         machines = ((one.question or {}).get("system", {}) for one in self.results)
         yield from lettered_notes(self.letters, machines)

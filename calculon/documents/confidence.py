@@ -55,7 +55,7 @@ def confidence_section(belief: Mapping[str, Any], *, memory: bool = False) -> Se
         blocks.append((bold("Memory: "), memory_text(belief["memory"])))
     if belief["nearest"]:
         blocks.append(nearest_table(belief["nearest"]))
-    return Section("Confidence", tuple(blocks), belief["basis"])
+    return Section("Prediction interval", tuple(blocks), belief["basis"])
 
 
 def memory_text(memory: Mapping[str, Any]) -> str:
@@ -148,12 +148,12 @@ def ties_in_words(alike: int, among: int, simplest: str) -> str:
     >>> ties_in_words(1, 10, "TP 8 (# 0)")
     'The fastest is clearly faster than all others, judging by measured runs of similar plans'
     >>> ties_in_words(3, 10, "TP 8").partition(", judging")[0]
-    '~ 3 of 10, including the fastest, are too close to call'
+    '3 of 10, including the fastest, are too close to call'
     """
     if alike == 1:
         return "The fastest is clearly faster than all others, judging by measured runs of similar plans"
-    text = f"~ {alike} of {among}, including the fastest, are too close to call"
-    return f"{text}, judging by measured runs of similar plans; the simplest: {simplest}"
+    some = f"All {among} plans" if alike == among else f"{alike} of {among}, including the fastest,"
+    return f"{some} are too close to call, judging by measured runs of similar plans; the simplest: {simplest}"
 
 
 def nearest_table(runs: Sequence[Mapping[str, Any]]) -> Table:

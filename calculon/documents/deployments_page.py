@@ -10,6 +10,7 @@ from calculon.base.records import Column as Figure
 from calculon.documents.page_title import machine_of, titled
 from calculon.documents.serving_drafts import draft_mark
 from calculon.documents.serving_page import (
+    NO_LIMIT,
     NOT_VALIDATED,
     duration_of,
     rate,
@@ -34,13 +35,14 @@ MOST = 40
 
 MEANING = (
     "TP, PP: tensor and pipeline parallelism of a replica; budget: maximum tokens per pass, 0 for prompts in separate "
-    "passes; batch: sequences that a replica decodes concurrently; user, processor: generated tokens per second"
+    "passes; batch: sequences that a replica decodes concurrently; user: generated tokens per second of a user, from "
+    "the mean TPOT; processor: generated tokens per second of a processor"
 )
 """Legend of the columns."""
 
 OF_TYPES = "weights, cache: their data types"
 
-OF_LIMITS = "{tail}: time within which {share:g} % of requests stay, as in the limits; user: from the mean TPOT"
+OF_LIMITS = "{tail}: time within which {share:g} % of requests stay, as in the limits"
 
 _IN_COLUMNS = ("token_budget", "draft", "draft_tokens")
 """Fields that always have a column."""
@@ -109,7 +111,9 @@ class _DeploymentsPage:
         """Yield the table of the best deployments, the chart of a Pareto front, and the legend."""
         front = len(self.objectives) > 1
         asked = [f"{one.statistic.name}:{one.sense}" for one in self.found.objectives]
-        remark = "no other is better in all of " + ", ".join(asked) if front else f"by {asked[0]}"
+        first = self.found.objectives[0]
+        best = f"{'lowest' if first.sense == 'min' else 'highest'} {first.statistic.name}"
+        remark = f"no other is better in all of {', '.join(asked)}" if front else best
         shown = self.winners[:MOST]
         differ, same = self._settings()
         blocks: list[Block] = [Table(tuple(self._columns(differ)), [*self._rows(shown, differ)])]
@@ -328,6 +332,6 @@ def limits_words(workload: Workload) -> str:
         if (limit := getattr(workload, name)) is not None
     ]
     if not said:
-        return "none but memory"
+        return NO_LIMIT
     share = f" for {100 * workload.percentile:g} % of requests" if workload.rate is not None else ""
     return f"{' and '.join(said)}{share}"

@@ -8,6 +8,7 @@ from calculon.advise.answer import Answer
 from calculon.base.errors import printable
 from calculon.base.records import Plain
 from calculon.base.units import chance, scaled
+from calculon.declarations.named_values import product_type
 from calculon.declarations.origin import stated_name
 from calculon.declarations.plan_words import (
     NO_RECOMPUTE,
@@ -19,6 +20,7 @@ from calculon.declarations.plan_words import (
     spreads_experts,
 )
 from calculon.declarations.presets import plain
+from calculon.declarations.recipes import NO_RECIPE
 from calculon.declarations.spellings.precisions import precision_word
 from calculon.declarations.statistics import FITS, mfu_name
 from calculon.documents.confidence import (
@@ -137,8 +139,7 @@ class _PlanPage:
         others = [row for row in self.answer["counts"] if row["num_procs"] != here]
         rows = [self._other(name + _degrees(one), one) for name, one in named]
         if (narrower := self.answer["narrower"]) is not None:
-            word = precision_word(narrower["execution"])
-            rows.append(self._other(f"the best with --dtype {word}", narrower))
+            rows.append(self._other(_narrower_words(narrower["execution"]), narrower))
         rows += [self._other(f"on {row['num_procs']:,}: {_degrees(row)}", row) for row in others]
         plans = [one for one in (*(one for _, one in named), *others) if "execution" in one]
         same = all(one["execution"]["batch_size"] == self.asked["batch_size"] for one in plans)
@@ -510,3 +511,24 @@ def _training_rows(training: Plain, digits: Digits) -> Iterator[Row]:
     goodput = f"{100 * whole['goodput']:.1f} %"
     yield "  goodput", goodput, f"{days} d with failures, {steps} d without"
     yield from run_rows(whole, {"processor-hours": "processor_hours", "USD": "usd"}, digits)
+
+
+_PEAKS = {"float8": "FP8", "float4": "FP4"}
+"""Words for the peaks of narrow types, to which the MFU of their plans refers."""
+
+
+def _narrower_words(execution: Plain) -> str:
+    """Return the precision of a plan, and the peak that its MFU refers to if it is higher than in 16 bits.
+
+    >>> _narrower_words({"datatype": "bfloat16", "fp8_recipe": "blockwise"})
+    'with --dtype fp8-blockwise (MFU of the FP8 peak)'
+    >>> _narrower_words({"datatype": "float16"})
+    'with --dtype fp16'
+    """
+    words = f"with --dtype {precision_word(execution)}"
+    product = product_type(
+        execution["datatype"],
+        execution.get("matmul_dtype", "same"),
+        execution.get("fp8_recipe", NO_RECIPE),
+    )
+    return f"{words} (MFU of the {_PEAKS[product]} peak)" if product in _PEAKS else words

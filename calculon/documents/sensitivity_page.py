@@ -270,11 +270,11 @@ class _SensitivityPage:
     def _notes(self) -> Iterator[str]:
         """Yield the number of figures without a row, and the sum of the elasticities."""
         if small := sum(not self._large(row) for row in self.rows):
-            yield f"{counted(small, 'more figure')} with an effect below {100 * SHOWN * self.least:.2g} %."
+            yield f"{counted(small, 'more system parameter')} with an effect below {100 * SHOWN * self.least:.2g} %."
         if idle := self.found.without_effect:
             named = ", ".join([one for one in idle if not one.startswith(_TYPED)][:_MAX_IDLE])
             more = f", among them {named}" if named else ""
-            yield f"{counted(len(idle), 'figure')} without effect{more}."
+            yield f"No effect: {counted(len(idle), 'system parameter')}{more}."
         if any(row["kink"] for row in self.rows if self._large(row)):
             yield "* At a threshold: the elasticity differs below and above; this is the mean."
         if self.found.total is not None:
@@ -423,8 +423,9 @@ def _steps(stairs: CapacitySweep, most: int) -> list[Step]:
 
 def _sum(total: Total) -> str:
     """Return the sum of the elasticities of rates and times."""
-    # If all rates double and all times halve, the step takes half as long: they should add up to 1.
-    text = f"Elasticities of all rates minus those of all times: {total.sum:.4f}"
+    # If all rates double and all times halve, the step takes half as long.
+    explained = "all of the time depends on these figures"
+    text = f"Sum of the elasticities, times negated: {total.sum:.4f} (1 or -1: {explained})"
     left = total.unstated
     if abs(left) > _MIN_SHARE:
         text += (

@@ -51,6 +51,9 @@ BOUNDS = {"floor": "floor", "arithmetic": "arithmetic", "memory": "memory", "net
 PASSES = {"decode": "Decode pass", "prefill": "Prefill of one prompt"}
 """Titles of the sections of passes."""
 
+NO_LIMIT = "no latency limit (--ttft, --tpot)"
+"""Words for a workload that bounds neither the time to the first token nor the time per token."""
+
 NOT_VALIDATED = "not validated"
 """Mark of a figure whose published rows differ too much for a useful range."""
 
@@ -92,7 +95,7 @@ class _ServingPage:
         question = {
             "deployment": deployment_words(self.deployment, served.arithmetic),
             "chosen": self._chosen(),
-            "requests": requests_words(self.workload),
+            "requests": limited_words(self.workload),
             "batch": f"{counted(served.batch, 'sequence')} per replica: {self._limit()}",
             "drafts": draft_words(served),
         }
@@ -137,8 +140,8 @@ class _ServingPage:
             else bold(f"Misses {one.in_words}.")
             for one in self.served.limits
         )
-        notes = (*self._beyond_training(), *self._basis())
-        return Section("", (Facts((*self._rates(), *self._costs())), *limits, *notes))
+        facts = Facts((*self._rates(), *self._costs()))
+        return Section("", (facts, *limits, *self._basis()))
 
     def _kept(self, limit: LimitRecord) -> str:
         """Return a limit with the measured figure, in the figure's digits."""
@@ -384,12 +387,6 @@ class _ServingPage:
         if self.figures["joules_per_token"] is not None:
             yield f"Energy: {self.served.power}."
 
-    def _beyond_training(self) -> Iterator[str]:
-        """Yield a note if requests are longer than the training sequences."""
-        length, trained = self.workload.prompt + self.workload.output, self.served.seq_size
-        if 0 < trained < length:
-            yield f"Prompt and output have {length:,} tokens, more than the {trained:,} of training (seq_size)."
-
 
 def _joined(*remarks: str) -> str:
     """Join the remarks that are not empty."""
@@ -470,6 +467,12 @@ def requests_words(w: Workload) -> str:
     prompt = f"{w.prompt:,} tokens in{_varied(w.prompt_cv)}"
     output = f"{w.output:,} out{_varied(w.output_cv)}"
     return f"{prompt}, {output}{_cached(w)}; {load_words(w)}"
+
+
+def limited_words(w: Workload) -> str:
+    """Return the lengths and number of requests, and say so if no latency limit bounds the batch."""
+    unlimited = w.ttft_limit is None and w.tpot_limit is None
+    return f"{requests_words(w)}; {NO_LIMIT}" if unlimited else requests_words(w)
 
 
 def load_words(w: Workload) -> str:

@@ -576,7 +576,10 @@ def write(
     processors = int(execution["num_procs"])
     head = [f"{dialect.title}, written for {dialect.version}: {processors:,} processors"]
     kept = _translated(dialect, execution)
-    head += [f"{name}: {shown(new)}, not {shown(old)}" for name, (old, new) in kept.changes.items()]
+    head += [
+        f"{name}: {dialect.title} uses {shown(new)} instead of {shown(old)}"
+        for name, (old, new) in kept.changes.items()
+    ]
     own = {"seq_length": model.seq_size} if model is not None else {}
     comments = {name: kept.fields[name] or own.get(name) for name in dialect.not_in_file}
     head += [f"{name}: {shown(v)}, set in the training script" for name, v in comments.items() if v]

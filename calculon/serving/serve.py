@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from calculon import inputs
 from calculon.base.display import Tabular, columns_of, draw_result
-from calculon.base.errors import Problem, SpecError
+from calculon.base.errors import Infeasible, Problem, SpecError
 from calculon.base.frozen import dataclass
 from calculon.base.records import only_values
 from calculon.declarations.fields import spec_fields
@@ -84,6 +84,26 @@ class Served(Tabular):
     def limits(self) -> tuple[Limit, ...]:
         """Limits of the workload."""
         return self.point.limits
+
+    def infeasible(self, before: str) -> Infeasible:
+        """Return the error of a deployment that misses limits; its message starts with `before`."""
+        missed = [one.in_words for one in self.limits if not one.met]
+        if len(missed) == 1:
+            return Infeasible("limits", f"{before} {missed[0]}", details=self._more_processors())
+        lines = (*(f"- {one}" for one in missed), *self._more_processors())
+        return Infeasible("limits", f"{before} {len(missed)} limits:", details=lines)
+
+    def _more_processors(self) -> tuple[str, ...]:
+        """Return a hint on the processors that a rate beyond the capacity needs; empty without one."""
+        w = self.workload
+        loads = [one.found / one.most for one in self.limits if one.of_capacity and one.most > 0]
+        if w.rate is None or not (1 < (load := max(loads, default=0)) < math.inf):
+            return ()
+        count = self.deployment.num_procs * math.ceil(load)
+        search = f"{self.model.name} {count}-{2 * count} {self.system.name} --rate {w.rate:g}"
+        return (
+            f"Hint: this rate needs roughly {count:,} processors: calculon serve-optimal {search}",
+        )
 
     @property
     def run_time(self) -> float | None:

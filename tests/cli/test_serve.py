@@ -58,6 +58,7 @@ WAITS = "for stage-to-stage transfers and the slowest rank."
 ALONE = "prefill alone, in one pass"
 LENGTHS_TEXT = " ".join(LENGTHS)
 SINGLE = "All 2 replicas share a queue"
+UNLIMITED = "no latency limit (--ttft, --tpot)"
 EVEN_ONE = "1 sequence per replica: even one misses the"
 
 
@@ -66,12 +67,13 @@ EVEN_ONE = "1 sequence per replica: even one misses the"
     [
         (f"llama-3.1-70b tp=4,pp=2 h100 {LENGTHS_TEXT} --users 64", WAITS, ALONE),
         ("llama-3.1-70b tp=8 h100 --prompt 20k --output 500 --users 1", ALONE, WAITS),
+        (f"llama3-8B 1 h100 {LENGTHS_TEXT}", UNLIMITED, ""),
+        (f"llama3-8B 1 h100 {LENGTHS_TEXT} --ttft 1ms", "Misses TTFT", UNLIMITED),
+        ("llama3-8B 1 h100", "Meets TPOT", UNLIMITED),
         (f"llama3-8B 1 mi355x {LENGTHS_TEXT}", "no price is known: --set price=2.5", ""),
         (f"llama3-8B 1 mi355x {LENGTHS_TEXT} --set price=2.5", "USD", "no price is known"),
         (f"llama3-8B 1 h100 {LENGTHS_TEXT} --tpot 0.1ms", f"{EVEN_ONE} TPOT", "as many as keep"),
         (f"llama3-8B 1 h100 {LENGTHS_TEXT} --ttft 1ms", f"{EVEN_ONE} TTFT", "as many as keep"),
-        ("llama3-8B 1 h100 --prompt 8000 --output 192", "served by", "(seq_size)"),
-        ("llama3-8B 1 h100 --prompt 8001 --output 192", "(seq_size)", ""),
         # requests at a rate find the replica that is free; users wait in each
         ("llama3-8B 2 h100 --prompt 100 --output 20 --rate 1 --set tensor_par=1", SINGLE, ""),
         (

@@ -1,6 +1,7 @@
 """``calculon serve-optimal``: tables, files, what is tried, and exit codes."""
 
 import json
+import re
 
 import pytest
 
@@ -20,7 +21,7 @@ def test_the_cheapest_for_a_rate(output_of):
         "TTFT of 1.00 s and TPOT of 40.0 ms for 99 % of requests",
         "3 deployments, each with its batch",
         "narrower ones only on request: --add weights_dtype=float8",
-        "Best: by usd_per_mtoken:min",
+        "Best: lowest usd_per_mtoken",
     ):
         assert words in " ".join(out.split())
     same = calculon.search_deployments(
@@ -87,6 +88,17 @@ def test_limits_that_none_keeps(refuses, tmp_path):
     rows = [("--tpot 1ms", nearest), ("--tpot 1ms", "times the limit")]
     refuses(("sop", *ASKED[:3], path, *ASKED[4:], *FEW), rows, code=1)
     assert not path.exists()
+
+
+def test_a_rate_beyond_the_capacity_states_the_processors_that_it_needs(run):
+    found = run("sop", *ASKED, *FEW, "--rate", "9000")
+    first, *limits, hint = (
+        line.removeprefix("calculon: infeasible: ") for line in found.err.splitlines()
+    )
+    assert first.endswith(f"misses {len(limits)} limits:")
+    assert re.fullmatch(r"- rate: 9,000 requests/s needed, capacity [\d.]+", limits[0])
+    count = re.search(r"roughly (\d+) processors", hint)[1]
+    assert f"serve-optimal llama3-8B {count}-{2 * int(count)} h100_80g_sxm --rate 9000" in hint
 
 
 def test_bad_input(refuses):

@@ -320,8 +320,7 @@ def test_a_plan_rests_on_own_rows(run, own_rows):
     assert (missing.code, missing.err[:30]) == (2, "calculon: error: none.csv: exp")
 
 
-def test_a_terminal_shows_a_summary_unless_it_is_asked_for_more(run, monkeypatch):
-    monkeypatch.setattr("calculon.render.console.is_terminal", lambda _: True)
+def test_validate_prints_a_summary_unless_it_is_asked_for_more(run):
     short = run("validate").out
     assert short.startswith("Predictions against published measurements (edition corrected)\n")
     titles = ("\nAll measured rows", "\nWhole steps by class and source", "\nServed models: errors")

@@ -43,7 +43,7 @@ def test_the_way_from_ones_own_plan_to_the_best_has_a_line_for_each_change(width
     text = shown(width)
     assert max(map(len, text.splitlines())) <= width
     section = text[text.index("From mine to the best, one change at a time") :]
-    section = section[: section.index("Confidence")]
+    section = section[: section.index("Prediction interval")]
     places = [
         section.index(step["change"].split(" -> ")[0]) for step in told()["waterfall"]["steps"]
     ]

@@ -119,7 +119,7 @@ SAID = {
             "HFU",
             "head and loss",
             "SwiGLU",
-            "<h3>Confidence: ",
+            "<h3>Prediction interval: ",
         ),
         *(f'data-value="{column.name}"' for column in columns(CorrectedStats)),
         "Edition corrected is the published model with its defects fixed",
@@ -132,7 +132,7 @@ def test_pages_say_what_they_are_of(pages):
     assert [
         f"{page}: {text}" for page in SAID for text in SAID[page] if text not in pages[page]
     ] == []
-    for page, text in (("files", "<i>"), ("run", NO_VOCABULARY), ("one", "Confidence")):
+    for page, text in (("files", "<i>"), ("run", NO_VOCABULARY), ("one", "Prediction interval")):
         assert text not in pages[page]
     for kind, name in zip(("models", "examples", "systems"), EXAMPLE.split(","), strict=True):
         content = (ROOT / kind / f"{name}.json").read_bytes()

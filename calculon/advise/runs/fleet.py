@@ -33,6 +33,7 @@ from calculon.declarations.usual_batch import (
     TOKENS_PER_BATCH,
     TOKENS_PER_PROCESSOR,
     odd_part,
+    sequences_in_words,
 )
 from calculon.estimate.question import question
 from calculon.hardware.system import System
@@ -317,7 +318,8 @@ class FleetAnswer(WithMfu[Array]):
         if "--batch" in result:
             each = f"{MAX_PER_PROCESSOR:,} to {TOKENS_PER_PROCESSOR:,} for each processor"
             own = f"{scaled(TOKENS_PER_BATCH, digits=2)} tokens, {each}"
-            result["--batch"] = own if self.batch_size is None else f"{self.batch_size:,} sequences"
+            size = self.batch_size
+            result["--batch"] = own if size is None else sequences_in_words(size)
         return result
 
     @property

@@ -1,7 +1,7 @@
 """``calculon catalog``: list the shipped specs with their main figures, or show one of them."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from calculon.base.errors import Problem, SpecError, nearest
@@ -90,15 +90,24 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     # Parts of models exist for tests; they would only distract in the full list, but a search may name them.
     apart = form == "text" and not words and not arguments.family
     parts = _parts_of_models() if apart else ()
+    if kind is None and form == "text":
+        log.show(_counts(tables))
+        log("")
     for i, (name, table) in enumerate(tables.items()):
         if kind is None:
             title = f"## {name.capitalize()}\n" if form == "markdown" else name.capitalize()
             log(f"\n{title}" if i else title)
-        shown, aside = _set_aside(table, parts)
+        shown = _without(parts, table)
         log.table(shown, form)
-        if aside:
-            log(f"for tests, parts of a model: {', '.join(aside)}")
+        if aside := len(table.rows) - len(shown.rows):
+            log(f"and {aside} for tests, with a part of a model (--format csv)")
     return 0
+
+
+def _counts(tables: Mapping[str, Table]) -> str:
+    """Return the number of rows of each table in words, and the command that shows one of them."""
+    counts = (f"{len(table.rows):,} {name}" for name, table in tables.items())
+    return f"{', '.join(counts)}; one kind: calculon catalog KIND, one page: catalog show NAME"
 
 
 def _parts_of_models() -> tuple[str, ...]:
@@ -106,10 +115,10 @@ def _parts_of_models() -> tuple[str, ...]:
     return tuple(name for name in catalog.names("model") if model(name).part != "block")
 
 
-def _set_aside(table: Table, parts: tuple[str, ...]) -> tuple[Table, list[str]]:
-    """Return a table without model parts and their executions, and the removed names."""
-    aside = [row["name"] for row in table.rows if row["name"].partition("_")[0] in parts]
-    return replace(table, rows=[row for row in table.rows if row["name"] not in aside]), aside
+def _without(parts: tuple[str, ...], table: Table) -> Table:
+    """Return a table without model parts and their executions."""
+    rows = [row for row in table.rows if row["name"].partition("_")[0] not in parts]
+    return replace(table, rows=rows)
 
 
 def _kind_of(name: str) -> str | None:

@@ -2,7 +2,6 @@
 
 import argparse
 
-from calculon.base.errors import Infeasible
 from calculon.cli.options import Log, Parser, add_answer, check_answer
 from calculon.cli.serving_options import (
     add_deployment,
@@ -45,6 +44,6 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
     note = note_on(found.system)
     log.answer(arguments, lambda: serving_page(found.record, note), found.to_dict, parts=1)
-    if missed := [one for one in found.limits if not one.met]:
-        raise Infeasible("limits", f"it misses {' and '.join(one.in_words for one in missed)}")
+    if not all(one.met for one in found.limits):
+        raise found.infeasible("it misses")
     return 0

@@ -113,7 +113,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     """Compare, print the errors, and return exit code 1 if a bound is exceeded."""
     _check(arguments)
     arguments.study = arguments.study or arguments.of_study
-    short = _is_summary(arguments, log)
+    short = _is_summary(arguments)
     if short:
         arguments.edition = arguments.edition or (CORRECTED,)
     before = read_baseline(arguments.baseline) if arguments.baseline else None
@@ -135,17 +135,13 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
 
 PUBLISHED_COMMANDS = ("llm-validation", "lv")
-"""Names of the command that print what the published tool prints, also in a terminal."""
+"""Names of the command that print what the published tool prints."""
 
 
-def _is_summary(arguments: argparse.Namespace, log: Log) -> bool:
-    """Return True if a terminal shows errors in short: ``calculon validate`` without a study and without a format."""
+def _is_summary(arguments: argparse.Namespace) -> bool:
+    """Return True if errors are shown in short: ``calculon validate`` without a study and without a format."""
     asked = (arguments.study, arguments.rows, arguments.baseline, arguments.verbose)
-    if any(asked) or arguments.format != "text" or arguments.called in PUBLISHED_COMMANDS:
-        return False
-    from calculon.render.console import is_terminal
-
-    return is_terminal(log.stream)
+    return not (any(asked) or arguments.format != "text" or arguments.called in PUBLISHED_COMMANDS)
 
 
 def _print_summary(results: Sequence[Result], log: Log) -> None:

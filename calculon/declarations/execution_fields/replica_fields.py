@@ -117,7 +117,7 @@ class ReplicaFields(OperatorFields):
         default=False,
         scope=BATCH,
         label="gather of new weights overlapped with the forward pass",
-        mark="late gather",
+        mark="param-gather overlap",
         needs={"zero_stage": ("1", "2")},
         why="weights are gathered after the step",
         adds="true: gather of new weights overlapped with the next forward pass",

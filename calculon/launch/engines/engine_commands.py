@@ -90,7 +90,8 @@ def command_text(
             f"{processors // each:,} replicas: this script starts one of them, on {each:,} processors"
         )
     head += [
-        f"{name}: {shown(new)}, not {shown(old)}" for name, (old, new) in found.changes.items()
+        f"{name}: {dialect.title} uses {shown(new)} instead of {shown(old)}"
+        for name, (old, new) in found.changes.items()
     ]
     if server is None and not _says(dialect, found.settings):
         share = f"{deployment[_SHARE]:g} of the free memory"

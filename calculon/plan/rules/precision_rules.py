@@ -120,7 +120,7 @@ def _explain_machine(one: Request) -> Problem:
     product = RECIPES[name].product
     hint = "ext.recipes of a system lists its recipes: calculon describe system"
     if product not in {*one.system.matrix, *(one.system.ext.matrix or {})}:
-        hint = f"its products are in {product}, for which the matrix engine states no rate"
+        hint = f"the system file states no {product} matmul rate"
     return Problem("fp8_recipe", f"a recipe that {one.system.name} runs: {known}", name, hint)
 
 

@@ -137,11 +137,8 @@ class DeploymentSearch(Tabular):
         except Infeasible as error:
             message = f"{total} fits in memory; the nearest, {self.space.deployment(self.nearest).in_words}: {error}"
             return Infeasible(error.reason, message, error.needed, error.available, error.tier)
-        missed = " and ".join(one.in_words for one in found.limits if not one.met)
-        message = (
-            f"{total} meets the limits; the nearest, {found.deployment.in_words}, misses {missed}"
-        )
-        return Infeasible("limits", message)
+        before = f"{total} meets the limits; the nearest, {found.deployment.in_words}, misses"
+        return found.infeasible(before)
 
     @cached_property
     def deployments(self) -> tuple[Deployment, ...]:

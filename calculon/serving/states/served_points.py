@@ -172,14 +172,18 @@ _MANY = 1.1
 def _apart(one: float, other: float) -> tuple[str, str]:
     """Format two numbers with as many digits, at least three, as are needed to distinguish them.
 
-    >>> _apart(7.6, 7.57), _apart(7.5701, 7.57)
-    (('7.6', '7.57'), ('7.5701', '7.57'))
+    >>> _apart(7.6, 7.57), _apart(7.5701, 7.57), _apart(1000.0, 8.3412)
+    (('7.6', '7.57'), ('7.5701', '7.57'), ('1,000', '8.34'))
     """
     for digits in range(3, 17):
-        said = f"{one:.{digits}g}", f"{other:.{digits}g}"
+        said = _rounded(one, digits), _rounded(other, digits)
         if said[0] != said[1]:
             break
     return said
+
+
+def _rounded(amount: float, digits: int) -> str:
+    return f"{float(f'{amount:.{digits}g}'):,.16g}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,10 +206,17 @@ class Limit:
         return self.found <= self.most
 
     @property
+    def of_capacity(self) -> bool:
+        """True for a load that exceeds the capacity of the replicas; False for a limit of a time."""
+        return self.unit != "s"
+
+    @property
     def in_words(self) -> str:
         """The figure and the limit, and the amount by which it is missed."""
-        name = self.name.upper() if len(self.unit) == 1 else self.name
-        unit = f" {self.unit}".rstrip()
+        if self.of_capacity:
+            found, most = _apart(self.found, self.most)
+            return f"{self.name}: {f'{found} {self.unit}'.strip()} needed, capacity {most}"
+        name, unit = self.name.upper(), f" {self.unit}"
         if not math.isfinite(self.found):
             return f"{name}: unbounded, limit {self.most:.3g}{unit}"
         if self.met:

@@ -116,7 +116,7 @@ def test_ties_are_those_of_the_plan():
     tied = [shown.winners[rank][0] for rank in range(len(found)) if shown.tied(rank)]
     assert [shown.winners[0][0], *tied] == alike
     told = words(made("search-plans", BEST))
-    assert f"~ {len(alike)} of {len(found)}, including the fastest, are too close to call" in told
+    assert f"{len(alike)} of {len(found)}, including the fastest, are too close to call" in told
     listed = [rank for rank in shown.ranks if shown.tied(rank)]
     assert made("search-plans", BEST).html.count(">~</td>") == len(listed)
 

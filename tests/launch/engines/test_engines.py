@@ -219,7 +219,9 @@ def test_an_open_field_is_as_the_engine_runs_it():
         "max_batch": (0, 1024),
         "prefill_graphs": (True, False),
     }
-    assert "# admission: 'mean', not 'reserve'" in command_text(ENGINES["vllm"], drawn, DEFAULTS)
+    assert "# admission: vLLM uses 'mean' instead of 'reserve'" in command_text(
+        ENGINES["vllm"], drawn, DEFAULTS
+    )
 
 
 def test_values_without_a_meaning_are_refused():
