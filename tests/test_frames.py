@@ -123,6 +123,13 @@ def test_columns_are_declared_or_described(name, result):
         assert unit == {**units(), **getattr(result, "units", {})}[one]
 
 
+def test_whole_statistics_begin_with_time_and_memory():
+    frame = [*made("sweep").to_frame()]
+    place = frame.index("total_time")
+    assert set(frame[:place]) == {"model", "system", "execution", "microbatch_size", "reason"}
+    assert frame[place : place + 4] == ["total_time", *MFU, "proc_mem_tier1_cap_req"]
+
+
 def test_a_frame_without_rows_has_the_same_columns():
     for name, make in EMPTY.items():
         frame = make().to_frame()

@@ -170,7 +170,8 @@ def _tokens(
 def _said_by(launch: "Launch") -> dict[str, tuple[str, str]]:
     """Return the answers of a launch file by option: each value, and its description."""
     said = launch.execution
-    base, batch, length = str(said["base"]), int(said["batch_size"]), int(said["seq_length"])
+    base, batch = str(said["base"]), int(said["batch_size"])
+    length = int(said.get("seq_length", 0))  # a DeepSpeed configuration has none: the model's
     found = {"preset": (base, base), "batch": (str(batch), sequences_in_words(batch))}
     if length:
         found["seq"] = (str(length), f"{length:,} tokens")
@@ -219,6 +220,10 @@ def _counts(given: int | str | Sequence[int], system: System) -> tuple[int, ...]
         raise SpecError("plan", Problem("num_procs", wanted, f"{len(counts):,} of them"))
     if (most := max(counts)) > (there := most_processors(system)):
         words = f"the networks of {system.name} connect {there:,} processors, {most - there:,} fewer than {most:,}"
+        last = max(range(len(system.networks)), key=lambda i: system.networks[i].size)
+        # The sides of a torus fix its size.
+        if not any(link.torus for link in system.ext.networks[last : last + 1]):
+            words += f". Hint: --set networks[{last}].size={most} assumes a larger network"
         raise Infeasible("mesh_size", words)
     return counts
 

@@ -1,13 +1,14 @@
 """Import and export of launch files from Python, and comparison of a launch file with another plan."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from calculon import inputs
 from calculon.advise.launch_text import launch_text, with_listed_stages
 from calculon.base.errors import Problem, SpecError
+from calculon.declarations import catalog
 from calculon.declarations.execution import Execution
 from calculon.declarations.model import Model
 from calculon.estimate.estimate import Estimate
@@ -16,8 +17,8 @@ from calculon.inputs import Source
 from calculon.launch.dialect import Dialect, Launch
 from calculon.launch.dialects import find_dialect
 from calculon.launch.difference import Difference, difference
+from calculon.launch.launch_files import SHAPE, differences_of_model, read_launch_file
 from calculon.launch.launch_files import launch_text as text_of
-from calculon.launch.launch_files import read_launch_file
 from calculon.launch.patches.patch import Patch, patched
 from calculon.plan.plan import all_fields
 
@@ -188,6 +189,31 @@ def patched_file(
         note = f"{file}: run length and learning rate are unchanged, although the batch changes {batches}"
         patch = replace(patch, notes=(*patch.notes, note))
     return text, patch
+
+
+def check_same_model(path: str, launch: Launch, model: Model) -> None:
+    """Raise SpecError if a file, which is to be patched, trains a different model than the requested one."""
+    if not (found := differences_of_model(launch, model)):
+        return
+    name = _catalog_name(launch.model)
+    wanted = f"a launch file that trains {model.name}"
+    hint = f"plan {name or 'the model of the file'}, or leave out --mine to write a new file"
+    raise SpecError(path, Problem("", wanted, f"{name or 'another model'} ({found})", hint))
+
+
+def _catalog_name(stated: Mapping[str, Any]) -> str:
+    """Return the only model of the catalog with the stated shape; empty if there are none or several."""
+    models = [inputs.model(name) for name in catalog.names("model")]
+    same = [one for one in models if _agree(one, stated, SHAPE)]
+    # Launchers pad vocabularies, so they decide only between models of one shape.
+    exact = [one for one in same if _agree(one, stated, ("kv_heads", "vocab"))]
+    names = [one.name for one in (exact if len(same) > 1 else same)]
+    return names[0] if len(names) == 1 else ""
+
+
+def _agree(model: Model, stated: Mapping[str, Any], names: Sequence[str]) -> bool:
+    """Return True if a model has the stated values of some fields."""
+    return all(getattr(model, name) == stated[name] for name in names if name in stated)
 
 
 def _sayable(dialect: Dialect, execution: Execution, model: Model) -> dict[str, Any]:

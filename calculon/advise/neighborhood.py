@@ -12,7 +12,14 @@ from calculon.base.frozen import dataclass
 from calculon.base.units import Array, Bytes, Seconds
 from calculon.declarations.execution import Execution
 from calculon.declarations.model import Model
-from calculon.declarations.presets import NODE, OF_SEQUENCES, PRACTISED, Practice, find_preset
+from calculon.declarations.presets import (
+    NODE,
+    OF_SEQUENCES,
+    PRACTISED,
+    SHARE,
+    Practice,
+    find_preset,
+)
 from calculon.declarations.statistics import RISK
 from calculon.editions import EDITIONS
 from calculon.estimate.evaluate import evaluate_rows
@@ -249,7 +256,12 @@ class Neighborhood:
     def _degrees(self, plan: Plan) -> dict[str, Any]:
         """Return the values that conditions of practice may use."""
         length = np.where(plan.seq_length > 0, plan.seq_length, self.model.seq_size)
-        known = {NODE: self.system.node, "seq_size": length}
+        known = {
+            NODE: self.system.node,
+            "num_experts": self.model.num_experts,
+            SHARE: plan.num_procs / plan.batch_size,
+            "seq_size": length,
+        }
         return known | {name: getattr(plan, name) for name in _PRACTISED}
 
 

@@ -8,9 +8,8 @@ from typing import Any, overload
 from calculon.advise.answer import Answer, answer
 from calculon.advise.ask import ask
 from calculon.advise.runs.fleet import FleetAnswer
-from calculon.advise.runs.fleet_search import ask_fleet, fleet_answer
+from calculon.advise.runs.fleet_search import ask_fleet, fleet_answer, usual_objective
 from calculon.base.errors import Problem, SpecError
-from calculon.campaign.limits import LIMITED
 from calculon.campaign.read import CampaignSource, read_campaign
 from calculon.campaign.record import Campaign
 from calculon.declarations.fields import spec_fields
@@ -94,7 +93,8 @@ def plan(
         risk: Probability of running out of memory that the recommended plan may have: ``"10%"`` (default) or ``0.1``.
             With ``1`` all plans that are predicted to fit may be recommended.
         objective: ``"usd"``, ``"days"``, ``"processor_hours"``, ...: compares counts (``"any"``: all that could meet
-            the deadline) of one system or several by this figure, under the limits of the run.
+            the deadline) of one system or several by this figure, under the limits of the run. The default with a
+            deadline, a budget, several systems or ``"any"`` is ``"usd"``.
 
     Examples:
         >>> from calculon import plan
@@ -140,9 +140,10 @@ def _planned(
 ) -> Answer | FleetAnswer:
     """Return the plan, or the comparison of fleets if there is an objective."""
     if objective is None:
-        if stated := [name for name in LIMITED if getattr(campaign, name) is not None]:
-            wanted = 'an objective, which ranks the plans within this limit: objective="usd"'
-            raise SpecError("plan", Problem(stated[0], wanted, "no objective"))
+        named = system.split(",") if isinstance(system, str) else system
+        several = len(named) if isinstance(named, (list, tuple)) else 1
+        objective = usual_objective(num_procs, several, campaign)
+    if objective is None:
         tokens = words.pop("tokens")
         return answer(
             ask(model, num_procs, system, **words, tokens_of_run=tokens, campaign=campaign)

@@ -15,9 +15,10 @@ from calculon.declarations.presets import FRAMEWORK, RUNS_ON
 
 if TYPE_CHECKING:
     from calculon.advise.answer import Answer
+    from calculon.advise.ask import Question
     from calculon.estimate.estimate import Estimate
     from calculon.hardware.system import System
-    from calculon.launch.dialect import Dialect
+    from calculon.launch.dialect import Dialect, Launch
 
 OPTION = "--emit"
 
@@ -107,6 +108,13 @@ class Emission:
         from calculon.launch.dialects import DIALECTS, find_dialect  # only where it is asked for
 
         name, colon, file = text.partition(":")
+        if not colon and Path(name).suffix in _LANGUAGES:
+            wanted = f"a launcher before the file: {', '.join(DIALECTS)}"
+            first = next(
+                (one for one in DIALECTS.values() if one.suffix == _language(name, "")), None
+            )
+            hint = f"{OPTION} {first.name}:{name}" if first else ""
+            raise SpecError(OPTION, Problem("", wanted, repr(text), hint))
         dialect = find_dialect(name)
         if dialect.subject == "deployment":
             wanted = f"a launcher of training: {', '.join(DIALECTS)}"
@@ -134,6 +142,18 @@ class Emission:
                 f"{OPTION} {self.dialect}", Problem("", wanted, f"{system.name} ({family})")
             )
 
+    def check_model(self, question: "Question") -> None:
+        """Refuse to patch a launch file of another model.
+
+        Raises:
+            SpecError: For such a file.
+        """
+        from calculon.advise.launch_flags import check_same_model
+
+        mine = question.mine
+        if mine and mine.launch is not None and mine.launch.dialect.name == self.dialect:
+            check_same_model(mine.file, mine.launch, question.model)
+
     def write(self, answer: "Answer", log: Log, *, aside: bool = False) -> None:
         """Write the launch file of the best plan: the user's file with changes, or a new one with the training tokens.
 
@@ -147,10 +167,13 @@ class Emission:
         """
         if answer.best is None:
             raise SpecError(OPTION, Problem("", "a plan that fits", "none"))
-        before, text = self._patched(answer, answer.best)
+        self.check_model(answer.question)
+        before, text, obstacle = self._patched(answer, answer.best)
         # Without the user's launch file, or if it cannot be patched, a new file is written.
         if not before:
             text = self._new(answer, answer.best)
+        if obstacle and answer.mine is not None and answer.mine.launch is not None:
+            print_stderr(f"Note: {obstacle}{_left_out(answer.mine.launch, text)}")
         if not self.file:
             log(text.rstrip("\n"))
         else:
@@ -167,16 +190,19 @@ class Emission:
         stated = answer.question.mine
         return "" if stated is None else stated.file
 
-    def _patched(self, answer: "Answer", best: "Estimate") -> tuple[str, str]:
-        """Return the user's launch file and the version patched for the best plan; empty if it cannot be patched."""
+    def _patched(self, answer: "Answer", best: "Estimate") -> tuple[str, str, str]:
+        """Return the user's launch file, the version patched for the best plan, and the obstacle to patching.
+
+        The texts are empty if the file cannot be patched, and if it is no launch file of this launcher.
+        """
         from calculon.advise.launch_flags import patched_file
 
         q, mine = answer.question, answer.mine
         if mine is None or mine.launch is None or mine.launch.dialect.name != self.dialect:
-            return "", ""
+            return "", "", ""
         file, suffix = self._file_of(answer), mine.launch.dialect.suffix
         if self.file and _language(self.file, suffix) != _language(file, suffix):
-            return "", ""
+            return "", "", f"{file} is not patched: {self.file} is in another language"
         try:
             if mine.execution is None:
                 raise SpecError(file, Problem("", "a plan that can run", mine.problem))
@@ -186,13 +212,10 @@ class Emission:
                 hint = f"{OPTION} {self.dialect}:run{suffix} writes a new one"
                 wrong = [replace(one, hint=hint) for one in error.problems]
                 raise SpecError(error.file, wrong) from None
-            print_stderr(
-                f"Note: written as a new file, without the other settings of {file}: {_reasons(error)}"
-            )
-            return "", ""
+            return "", "", f"{file} cannot be patched: {_reasons(error)}"
         for note in found.notes:
             print_stderr(f"Note: {note}")
-        return before, found.text
+        return before, found.text, ""
 
     def _new(self, answer: "Answer", best: "Estimate") -> str:
         """Return a new launch file; without model settings if the launcher cannot describe the model."""
@@ -214,6 +237,21 @@ class Emission:
 def _reasons(error: SpecError) -> str:
     """Return the reasons that prevent patching a file, on one line."""
     return "; ".join(str(one) for one in error.problems)
+
+
+def _left_out(launch: "Launch", text: str) -> str:
+    """Return a sentence that names the settings of a launch file which a new file lacks; empty if it has all."""
+    lost = [one for one, _ in launch.not_modelled]
+    settings = (*launch.ignored, *launch.unknown, *lost)
+    names = [one.name for one in settings if str(one) not in text]
+    if not names:
+        return ""
+    more = f" and {len(names) - _MOST} more" * (len(names) > _MOST)
+    return f". The new file lacks its settings {', '.join(names[:_MOST])}{more}: add them"
+
+
+_MOST = 12
+"""Number of settings that a note names."""
 
 
 def _fixed(one: Problem) -> Problem:

@@ -80,6 +80,7 @@ class Parser(argparse.ArgumentParser):
         keywords.setdefault("formatter_class", Layout)
         super().__init__(**keywords)  # type: ignore[arg-type]
         self.stated: dict[str, object] = {}
+        self._words: Sequence[str] = ()
         for action in (None, "store"):
             self.register("action", action, Stored)
         self._first: frozenset[str] = frozenset()
@@ -156,7 +157,8 @@ class Parser(argparse.ArgumentParser):
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse arguments, including spellings of other tools; the error of an unknown option suggests a known one."""
-        result, unknown = self.parse_known_args(respelled(self, args or ()), namespace)
+        self._words = respelled(self, args or ())
+        result, unknown = self.parse_known_args(self._words, namespace)
         if unknown:
             option = next((one.partition("=")[0] for one in unknown if one.startswith("-")), "")
             hint = UNKNOWN.get(option) or nearest(option, [*self._option_string_actions])
@@ -173,6 +175,8 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print the message on standard error and exit with code 2."""
+        if message.endswith("required: SYSTEM"):
+            message += _no_processors(self.prog, self._words)
         print_stderr(f"calculon: error: {message} (see: {self.prog} --help)")
         self.exit(2)
 
@@ -183,6 +187,15 @@ def _several_systems(system: str, further: Sequence[str]) -> str:
 
     several = ",".join((system, *further))
     return f"join systems by commas: {several}" if system and is_system(list(further)) else ""
+
+
+def _no_processors(command: str, words: Sequence[str]) -> str:
+    """Return a hint to state processors; empty if the second argument is no system."""
+    from calculon.estimate.argument_order import is_system  # only for a message
+
+    if len(words) < 2 or not is_system(words[1]):
+        return ""
+    return f"; {words[1]} is the system, so the processors are missing: {command} {words[0]} 8 {words[1]}"
 
 
 class Stored(argparse._StoreAction):

@@ -66,6 +66,11 @@ UNKNOWN = {
         "types of a served model are --set weights_dtype=float8 and kv_dtype=float8 (serve-optimal: --fix)",
     ),
     **dict.fromkeys(("--lora", "--qlora"), "LoRA is not modeled"),
+    "--emit": "calculon export FORMAT MODEL PLAN SYSTEM writes it: calculon export vllm llama-3.1-70b 8 h100",
+    **dict.fromkeys(
+        ("--draft", "--draft-model", "--speculative-model"),
+        "speculative decoding: --set draft=model:NAME, mtp or ngram",
+    ),
     "--lr": "training is not simulated: only its time, memory and cost",
     "--batch-size-per-gpu": "--fix mbs=N sets the sequences of a microbatch",
     "--micro-batch-size": "--fix mbs=N sets the sequences of a microbatch",

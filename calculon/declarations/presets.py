@@ -80,7 +80,8 @@ class Practice:
     """Rule of practice for degrees, with the reason. A search keeps to it unless a field in it is requested."""
 
     that: Expression = declare(
-        "condition on degrees and on node, the processors of a node; or on context_par and seq_size"
+        "condition on degrees and on node, the processors of a node; or on context_par, seq_size, num_experts and "
+        "procs_per_sequence, the processors per sequence of the batch"
     )
     why: str = declare("the reason, with its source")
 
@@ -104,7 +105,10 @@ NODE = "node"
 PRACTISED = ("num_procs", *(axis.degree for axis in PUBLISHED_AXES), NODE)
 """Names that a rule of practice may read."""
 
-OF_SEQUENCES = ("num_procs", NODE, "seq_size", "context_par")
+SHARE = "procs_per_sequence"
+"""Name of the number of processors per sequence of the batch."""
+
+OF_SEQUENCES = ("num_procs", NODE, "num_experts", SHARE, "seq_size", "context_par")
 """Names that a rule on parts of sequences may read: ``seq_size`` is the longest sequence of a search."""
 
 
@@ -272,7 +276,7 @@ class Preset:
         entry = self.entries.get(name)
         return None if entry is None or not entry.tries else entry.tries
 
-    def practised(self, degrees: Mapping[str, int], names: Collection[str]) -> bool:
+    def practised(self, degrees: Mapping[str, float], names: Collection[str]) -> bool:
         """Return True if degrees follow the rules of practice that do not read a requested field.
 
         Args:
@@ -572,11 +576,18 @@ def lacking(preset: Preset, value_of: Callable[[str], Any]) -> Iterator[Problem]
             yield problem
 
 
+_SHOWN = 4
+"""Number of fields of a violated limit that a message shows with values that are off, too."""
+
+
 def refused(preset: Preset, value_of: Callable[[str], Any]) -> Iterator[tuple[Limit, Problem]]:
     """Yield the limits of a framework that an execution violates; `value_of` as in :func:`lacking`."""
     for limit in preset.limits:
         if not limit.that.value(value_of):
-            given = ", ".join(f"{n}={plain(value_of(n))}" for n in limit.that.names)
+            values = {name: value_of(name) for name in limit.that.names}
+            # Of many fields, those that are off distract from the combination.
+            stated = {name: one for name, one in values.items() if one or len(values) <= _SHOWN}
+            given = ", ".join(f"{name}={plain(one)}" for name, one in stated.items())
             wanted = f"a combination that {preset.name} runs"
             yield limit, Problem(limit.that.names[0], wanted, given, limit.why)
 

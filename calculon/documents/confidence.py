@@ -18,6 +18,7 @@ ABOVE = "Above every measured run"
 OUTSIDE = "Outside of what was measured"
 FITTED = "Fitted to models of another size"
 TIGHT = "Memory may not suffice"
+LIKELY_OUT = "Likely out of memory"
 
 _ERROR = 0.04
 """Relative rounding error of displayed times and sizes of runs: repeated measurements differ by 2 to 4 %."""
@@ -32,7 +33,16 @@ def remarks(belief: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if belief["fitted"]:
         yield FITTED, "; ".join(belief["fitted"])
     if belief["memory"] and belief["memory"]["remark"]:
-        yield TIGHT, belief["memory"]["remark"]
+        yield memory_label(belief["memory"]["fits"]), belief["memory"]["remark"]
+
+
+def memory_label(fits: float | None) -> str:
+    """Return the label of a memory warning, with the risk of running out if that is more likely than not.
+
+    >>> memory_label(0.06), memory_label(0.6)
+    ('Likely out of memory (94 %)', 'Memory may not suffice')
+    """
+    return TIGHT if fits is None or fits >= 0.5 else f"{LIKELY_OUT} ({chance(1 - fits)})"
 
 
 def confidence_section(belief: Mapping[str, Any], *, memory: bool = False) -> Section:

@@ -10,7 +10,7 @@ from calculon.declarations.origin import stated_name
 from calculon.declarations.plan_words import degrees_words, plan_words
 from calculon.declarations.statistics import FITS
 from calculon.documents.campaign_words import tokens_words
-from calculon.documents.confidence import TIGHT, risk_words, with_risk
+from calculon.documents.confidence import memory_label, risk_words, with_risk
 from calculon.documents.page_title import titled
 from calculon.documents.run_defaults import defaults_section, price_words, run_rows
 from calculon.render.digits import Digits
@@ -152,7 +152,7 @@ class _FleetPage:
         if not self.short:
             blocks.append(dim(_spread(one)))
         if one["memory_remark"]:
-            blocks.append(f"{TIGHT}: {one['memory_remark']}.")
+            blocks.append(f"{memory_label(one[FITS])}: {one['memory_remark']}.")
         if (fastest := self.answer["fastest"]) is not None and not self.short:
             faster = plan_words(fastest["execution"], self.usual(fastest["execution"]))
             stats = fastest["stats"]
@@ -182,6 +182,8 @@ class _FleetPage:
         def known(name: str) -> bool:
             return any(one.get(name) is not None for one in self.points)
 
+        places = self._places()
+        rows = [self._row(place, self.points[place]) for place in places]
         columns = (
             Column("front", ""),
             Column("system", "system"),
@@ -195,7 +197,7 @@ class _FleetPage:
             Column("hours", "processor-h", right=True, drop=1 if known("usd") else 0),
             Column("mwh", "MWh", right=True, drop=2),
             Column("spares", "spare nodes", right=True, drop=3),
-            Column("misses", "misses limits by", fold=True),
+            Column("misses", "over limit", fold=len(self.answer["limits"]) > 1),
         )
         shown = {
             "system": len(self.asked["systems"]) > 1,
@@ -204,10 +206,8 @@ class _FleetPage:
             "usd": known("usd"),
             "mwh": known("mwh"),
             "spares": any(one.get("spare_nodes") for one in self.points),
-            "misses": bool(self.answer["limits"]),
+            "misses": any(row["misses"] for row in rows),
         }
-        places = self._places()
-        rows = [self._row(place, self.points[place]) for place in places]
         # Columns without content are dropped rather than filled with dashes.
         kept = tuple(one for one in columns if shown.get(one.key, True))
         blocks: list[Block] = [Table(kept, rows)]

@@ -10,15 +10,13 @@ _SPEEDS = ("time per iteration", "MFU")
 """Prefixes of the labels of speeds in a headline."""
 
 
-def headline(result: Result, training: Plain, *, money: bool) -> tuple[Row, ...]:
+def headline(result: Result, training: Plain) -> tuple[Row, ...]:
     """Return the rows of a headline: label, value, and interval; the last row is memory and its risk.
 
     Args:
         result: The plan.
         training: The training run with this plan (:func:`calculon.advise.candidate.trainings`).
-        money: Include dollars if a price is known.
     """
     speeds = (row for row in speed_rows(result) if str(row[0]).startswith(_SPEEDS))
-    labels = {f"days for {token_count(training['tokens'])} tokens": "days"}
-    labels |= {"USD": "usd"} if money else {}
+    labels = {f"days for {token_count(training['tokens'])} tokens": "days", "USD": "usd"}
     return (*speeds, *run_rows(training["campaign"], labels, result.digits), memory_row(result))

@@ -11,7 +11,14 @@ from typing import Any
 from calculon.base.units import duration
 from calculon.declarations.axes import FURTHER_AXES
 from calculon.declarations.statistics import MEMORIES
-from calculon.documents.confidence import ABOVE, TIGHT, confidence_section, remarks, short_basis
+from calculon.documents.confidence import (
+    ABOVE,
+    LIKELY_OUT,
+    TIGHT,
+    confidence_section,
+    remarks,
+    short_basis,
+)
 from calculon.documents.context_section import context_section
 from calculon.documents.expert_section import experts_section
 from calculon.documents.figures_group import figures_section
@@ -112,7 +119,7 @@ def short_estimate_page(result: Result) -> Document:
     basis = short_basis(str((result.belief or {})["basis"]))
     said = (f"{label}: {text}" for label, text in remarks(result.belief or {}))
     # The short page keeps only the two warnings that change decisions.
-    notes = tuple(text for text in said if text.startswith((ABOVE, TIGHT)))
+    notes = tuple(text for text in said if text.startswith((ABOVE, LIKELY_OUT, TIGHT)))
     parts = (
         Section("", (short_figures(result), *notes)),
         time_section(result),

@@ -123,8 +123,8 @@ class _PlanPage:
         """Return the best plan with time, utilization, days, dollars, and memory."""
         whole = self._best(best, short=True)
         (grid,) = (block for block in whole.blocks if isinstance(block, Grid))
-        training, money = self.plans["0"]["training"], bool(self.asked["tokens"])
-        short = replace(grid, rows=(grid.rows[0], *headline(best, training, money=money)))
+        training = self.plans["0"]["training"]
+        short = replace(grid, rows=(grid.rows[0], *headline(best, training)))
         blocks = (short if block is grid else block for block in whole.blocks)
         return replace(whole, blocks=(*blocks, *self._above_risk()))
 
@@ -141,8 +141,10 @@ class _PlanPage:
         if (narrower := self.answer["narrower"]) is not None:
             rows.append(self._other(_narrower_words(narrower["execution"]), narrower))
         rows += [self._other(f"on {row['num_procs']:,}: {_degrees(row)}", row) for row in others]
+        plans = [one for one in (*(one for _, one in named), *others) if "execution" in one]
+        same = all(one["execution"]["batch_size"] == self.asked["batch_size"] for one in plans)
         columns = (
-            Column("plan", "other plans", fold=True),
+            Column("plan", f"other plans{', same batch' if same else ''}", fold=True),
             Column("memory", "GiB", right=True),
             Column("fits", "fits", right=True, drop=1),
             *(Column(name, title, right=True) for name, title in _FIGURES.items()),
@@ -172,10 +174,17 @@ class _PlanPage:
             words.append(borrowed)
         words += [
             f"{value.partition(', of ')[0]} ({option})"
-            for option, value in self.asked["assumed"].items()
+            for option, value in self._defaults().items()
         ]
         assumed = f"Assumed: {', '.join(words)}. " if words else ""
         return printable(f"{assumed}{self._rests()}-v: everything.")
+
+    def _defaults(self) -> dict[str, str]:
+        """Return the defaults by option, with the tokens of the run if a plan has figures of one."""
+        defaults: dict[str, str] = self.asked["assumed"]
+        if self.asked["tokens"] or not self.plans:
+            return defaults
+        return {**defaults, "--tokens": f"{token_count(self.asked['tokens_told'])} tokens"}
 
     def _rests(self) -> str:
         """Return the evidence of the prediction interval in short."""
@@ -200,7 +209,7 @@ class _PlanPage:
         if "belief" in self.answer:
             # The remark is already below the headline.
             yield confidence_section({**self.answer["belief"], "remark": ""})
-        if self.asked["tokens"]:
+        if self.asked["tokens"] or self.plans:
             price = self.plans["0"]["training"]["price"] if self.plans else None
             prices = [] if price is None else [price]
             line = defaults_line(self.asked["assumed_of_run"], prices)
@@ -210,7 +219,7 @@ class _PlanPage:
         asked = self.asked
         tokens = scaled(asked["batch_size"] * asked["seq_size"])
         batch = f"{counted(asked['batch_size'], 'sequence')} of {asked['seq_size']:,}"
-        assumed = (f"{value} ({option})" for option, value in asked["assumed"].items())
+        assumed = (f"{value} ({option})" for option, value in self._defaults().items())
         tried, fit = self.answer["tried"], self.answer["feasible"]
         return {
             "framework": printable(self.preset.words),
@@ -237,7 +246,7 @@ class _PlanPage:
         rows = (
             interval_heads(best.interval or {}),
             *speed_rows(best),
-            *_training_rows(whole, best.digits, money=bool(self.asked["tokens"])),
+            *_training_rows(whole, best.digits),
         )
         words = self._words(self.plans["0"])
         blocks: list[Block] = [Grid(("left", "right", "text"), rows, heads=1)]
@@ -492,7 +501,7 @@ def _processors(plan: Plain) -> int:
     return int(plan["execution"]["num_procs"])
 
 
-def _training_rows(training: Plain, digits: Digits, *, money: bool) -> Iterator[Row]:
+def _training_rows(training: Plain, digits: Digits) -> Iterator[Row]:
     """Yield days, goodput, processor-hours and dollars of a whole run with a plan."""
     whole = training["campaign"]
     yield from run_rows(
@@ -501,8 +510,7 @@ def _training_rows(training: Plain, digits: Digits, *, money: bool) -> Iterator[
     steps, days = (digits.closer.rate(one) for one in (training["days"], whole["days"]))
     goodput = f"{100 * whole['goodput']:.1f} %"
     yield "  goodput", goodput, f"{days} d with failures, {steps} d without"
-    paid = {"processor-hours": "processor_hours", **({"USD": "usd"} if money else {})}
-    yield from run_rows(whole, paid, digits)
+    yield from run_rows(whole, {"processor-hours": "processor_hours", "USD": "usd"}, digits)
 
 
 _PEAKS = {"float8": "FP8", "float4": "FP4"}

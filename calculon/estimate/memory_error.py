@@ -96,10 +96,7 @@ def _left(needed: float, usable: float) -> str:
             f"{gib(usable - needed)} of {gib(usable)} are left, which is less than the memory error"
         )
     share = 100 * (needed / usable - 1)
-    return (
-        f"it needs {gib(needed - usable)} ({share:.1f} %) more than the usable {gib(usable)}, "
-        "which is less than the memory error"
-    )
+    return f"it needs {gib(needed - usable)} ({share:.1f} %) more than the usable {gib(usable)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +132,7 @@ def measured_memory(errors: MemoryErrors, needed: float, usable: float) -> Measu
     remark = ""
     if fits < LEVEL:
         remark = (
-            f"{_left(needed, usable)}: it fits with a probability of {chance(fits)}, and with {chance(LEVEL)} "
+            f"{_left(needed, usable)}; it fits with a probability of {chance(fits)}, and with {chance(LEVEL)} "
             f"if {100 * error:.0f} % more than the predicted memory is usable"
         )
     return MeasuredMemory(

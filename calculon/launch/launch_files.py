@@ -19,7 +19,7 @@ _LOST = "changes the result, and is not modeled"
 _MOST = 3
 """Number of settings that a warning names."""
 
-_SHAPE = ("num_blocks", "hidden", "feedforward", "attn_heads", "num_experts", "sliding_window")
+SHAPE = ("num_blocks", "hidden", "feedforward", "attn_heads", "num_experts", "sliding_window")
 """Fields that distinguish two models."""
 
 
@@ -117,12 +117,17 @@ def warn_of_lost_settings(path: str, launch: Launch) -> None:
 
 def warn_of_other_model(path: str, launch: Launch, model: Model) -> None:
     """Warn if a file describes a different model than the requested one."""
-    other = {name: launch.model[name] for name in _SHAPE if name in launch.model}
-    if wrong := [name for name, value in other.items() if value != getattr(model, name)]:
-        # Only the shape is compared: names of models differ between launchers.
-        found = ", ".join(f"{name} {other[name]:,}, not {getattr(model, name):,}" for name in wrong)
+    if found := differences_of_model(launch, model):
         words = f"{path}: it describes a different model; {model.name} is used ({found})"
         warnings.warn(printable(words), SpecWarning, stacklevel=3)
+
+
+def differences_of_model(launch: Launch, model: Model) -> str:
+    """Return the fields in which the model of a file differs from a model; empty if they agree."""
+    # Only the shape is compared: names of models differ between launchers.
+    other = {name: launch.model[name] for name in SHAPE if name in launch.model}
+    wrong = [name for name, value in other.items() if value != getattr(model, name)]
+    return ", ".join(f"{name} {other[name]:,}, not {getattr(model, name):,}" for name in wrong)
 
 
 def warn_of_other_checkpoint(path: str, launch: Launch, model: Model) -> None:

@@ -10,7 +10,7 @@ from calculon.declarations.execution import Execution
 from calculon.declarations.fields import spec_fields
 from calculon.declarations.run_figures import DAYS_BETWEEN, RUN_FIGURES
 from calculon.declarations.serving_figures import SERVING_FIGURES
-from calculon.declarations.statistics import BOUNDS, MFU, TIER1, CorrectedStats
+from calculon.declarations.statistics import BOUNDS, MFU, TIER1, CorrectedStats, Stats
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,16 +33,19 @@ _FIRST = ("total_time", *MFU, TIER1)
 
 
 def _ordered(names: Collection[str]) -> list[str]:
-    """Return the columns of a table, of whole executions with time, MFU and memory before the fields."""
-    if not {*_FIELDS} <= {*names}:
+    """Return the columns of a table, with time, MFU and memory before the fields of executions or all statistics."""
+    groups = (_FIELDS, _STATISTICS)
+    if (group := next((one for one in groups if {*one} <= {*names}), None)) is None:
         return [*names]
     first = [name for name in _FIRST if name in names]
     others = [name for name in names if name not in first]
-    start = min(map(others.index, _FIELDS))
+    start = min(others.index(name) for name in group if name not in first)
     return [*others[:start], *first, *others[start:]]
 
 
 _FIELDS = [field.key for field in spec_fields(Execution) if not field.declaration.optional]
+
+_STATISTICS = [one.name for one in columns(Stats)]
 
 
 @cache

@@ -14,7 +14,7 @@ from calculon.base.units import Array
 from calculon.declarations.axes import DIVIDED, FURTHER_FACTORS, PUBLISHED_DEGREES
 from calculon.declarations.model import Model
 from calculon.declarations.named_values import ENDS_AS_BLOCKS, PRESETS, PUBLISHED, is_offered
-from calculon.declarations.presets import NODE, Preset, find_preset
+from calculon.declarations.presets import NODE, SHARE, Preset, find_preset
 from calculon.declarations.statistics import OFFLOADS
 from calculon.hardware.system import System
 from calculon.plan.columns import DEFAULTS, FIELDS, divisors, encoded, field_of, zigzag_degrees
@@ -202,7 +202,13 @@ class Candidates:
         if name == "expert_par":
             return divisors(model.num_experts) if model.mixes else (1,)
         runs = self.preset.entries[name].runs or divisors(self.num_procs)
-        known = {"num_procs": self.num_procs, NODE: self.system.node, "seq_size": self._longest}
+        known: dict[str, float] = {
+            "num_procs": self.num_procs,
+            NODE: self.system.node,
+            "num_experts": model.num_experts,
+            SHARE: self.num_procs / self.max_batch_size,
+            "seq_size": self._longest,
+        }
         degrees = zigzag_degrees(self._longest, runs) if model.attends else []
         good = (d for d in degrees if self.preset.practised({**known, name: d}, self.fix))
         return tuple(dict.fromkeys((1, *good)))

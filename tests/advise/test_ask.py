@@ -1,5 +1,7 @@
 """What is asked is understood, and what is not said is assumed aloud."""
 
+import json
+
 import pytest
 
 from calculon import inputs
@@ -113,7 +115,7 @@ def test_a_precision_that_a_system_lacks_is_refused_in_the_same_word(system, dty
         (64, {"preset": "published"}, "framework"),
         (64, {"batch": 4194304}, "did you mean 4194304tok"),
         ((), {}, "1 to 100 processor counts"),
-        (65537, {}, "connect 65,536 processors, 1 fewer than 65,537"),
+        (65537, {}, r"1 fewer than 65,537. Hint: --set networks\[1\].size=65537 assumes"),
     ],
 )
 def test_what_cannot_be_planned_is_told_at_once(procs, options, words):
@@ -139,6 +141,24 @@ def test_an_unknown_argument_of_plan_is_named(name, hint):
         f"plan: {name}: expected an argument of plan, found '{name}'"
     )
     assert error.value.hint.startswith(hint)
+
+
+@for_each(
+    ("micro", "accumulated"),
+    [(1, 4), (2, 8)],
+)
+def test_a_deepspeed_configuration_leaves_the_length_to_the_model(micro, accumulated, tmp_path):
+    own = tmp_path / "ds.json"
+    batch = {
+        "train_micro_batch_size_per_gpu": micro,
+        "gradient_accumulation_steps": accumulated,
+    }
+    zero = {"bf16": {"enabled": True}, "zero_optimization": {"stage": 3}}
+    own.write_text(json.dumps({**batch, **zero}))
+    asked = ask("llama3-8B", 64, "h100_80g_sxm", mine=str(own))
+    assert asked.batch_size == 64 * micro * accumulated
+    assert asked.model.seq_size == ask("llama3-8B", 64, "h100_80g_sxm").model.seq_size
+    assert baseline_plan(asked).estimate.execution.zero_stage == "3"
 
 
 def test_a_preset_of_a_file_is_that_of_the_plans(tmp_path):

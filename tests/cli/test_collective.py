@@ -105,7 +105,7 @@ def test_times_that_differ_much_are_on_a_logarithmic_axis(ratio, scale):
 
 def test_says_what_is_wrong(refuses, tmp_path):
     wrong = [
-        ("allreduce 1GB 8 h100_80g_sxm", "did you mean 'all_reduce'?"),
+        ("all_redduce 1GB 8 h100_80g_sxm", "did you mean 'all_reduce'?"),
         ("all_reduce 1GB 8 h100_80g_sxm -a rnig", "did you mean 'ring'?"),
         ("all_reduce 1G 8 h100_80g_sxm", "write GB (powers of 1000) or GiB (powers of 1024)"),
         ("all_reduce 1XB 8 h100_80g_sxm", "units are B, kB"),

@@ -71,6 +71,8 @@ export megatron-lm llama-3.1-8b "tp=4 dp=16" h100
 export vllm llama-3.1-8b "tp=2 dp=4" h100
 search llama-3.1-8b 8 h100 --json
 search llama-3.1-8b 8 h100 -f csv
+collective all-reduce 1GB 8 h100
+collective AllReduce 1GB 8 h100
 catalog models
 catalog systems
 catalog show h100
@@ -96,6 +98,12 @@ HINTS = {
     "estimate llama-3.1-8b 'tp=2' h100 --set bandwidth=3": "did you mean 'networks[0].bandwidth'?",
     "serve llama-3.1-8b 2 h100 --osl 200": "tokens as --output",
     "serve llama-3.1-8b 2 h100 --dtype fp8": "--set weights_dtype=float8",
+    "serve llama-3.1-8b 2 h100 --emit vllm:run.sh": "calculon export vllm",
+    "serve llama-3.1-8b 2 h100 --draft llama-3.2-1b": "--set draft=model:NAME",
+    "serve llama-3.1-8b h100": "the processors are missing: calculon serve llama-3.1-8b 8 h100",
+    "plan llama-3.1-8b 8 h100 --emit run.sh": "Hint: --emit megatron-lm:run.sh",
+    "plan llama-3.1-8b 8 h100 --emit run.toml": "expected a launcher before the file",
+    "estimate llama-3.1-8b 'fsdp=true dp=8' h100": "Hint: zero=fsdp",
     "plan llama-3.1-8b 1 rtx4090 --lora 16": "LoRA is not modeled",
     "estimate llama-3.1-8b 64 h100": "calculon plan finds a plan",
     "estimate llama-3.1-8b 'tp=4 foo=3' h100": "one of tp, pp, dp, ",
@@ -173,6 +181,18 @@ def test_a_degree_below_1_is_refused(run, words):
         (
             f'serve {SERVED[0]} "tp=2 dp=4" {SERVED[1]}',
             f"serve {SERVED[0]} 8 {SERVED[1]} --tp 2 --pp 1 --set token_budget=8192",
+        ),
+        (
+            f'serve {SERVED[0]} "tp=1 weights_dtype=fp8" {SERVED[1]}',
+            f'serve {SERVED[0]} "tp=1" {SERVED[1]} --set weights_dtype=float8',
+        ),
+        (
+            f"serve {SERVED[0]} 2 {SERVED[1]} --set weights_dtype=fp8 --set kv_dtype=fp8",
+            f"serve {SERVED[0]} 2 {SERVED[1]} --set weights_dtype=float8 --set kv_dtype=float8",
+        ),
+        (
+            "matmul 4096 4096 4096 h100 --dtype fp8",
+            "matmul 4096 4096 4096 h100 --datatype float8",
         ),
         (f'serve {SERVED[0]} "procs=8" {SERVED[1]}', f"serve {SERVED[0]} 8 {SERVED[1]}"),
         (

@@ -133,7 +133,8 @@ def test_what_cannot_be_changed_is_written_anew(run, refuses, own, best):
     flag = "--recompute-granularity"
     own.write_text(f"NAME={flag[2:]}\n" + own.read_text().replace(flag, "--$NAME"))
     code, out, err = run(*QUESTION, "--mine", own, "--emit", "megatron-lm")
-    told = f"Note: written as a new file, without the other settings of {own}: {flag}: expected a place in the file"
+    told = f"Note: {own} cannot be patched: {flag}: expected a place in the file"
+    assert "The new file lacks its settings --data-path" in err
     assert (code, out) == (0, calculon.export_flags(best, "megatron-lm"))
     assert told in err
     rows = [
@@ -169,6 +170,13 @@ def test_an_execution_changes_a_launch_file(run, refuses, own, folder):
     refuses(call, [(("-o", own), "expected a separate file")])
     other = "empty.sh: expected a launch file of Megatron-LM, found another file"
     refuses(call[:3], [(("--patch", "empty.sh"), other)])
+
+
+def test_a_launch_file_of_another_model_is_not_patched(refuses, own):
+    call = ("plan", "gpt2-355M", *QUESTION[2:], "--mine", own, "--emit")
+    wanted = f"{own}: expected a launch file that trains gpt2-355M, found another model (num_blocks 12, not 24"
+    refuses(call, [(("megatron-lm:better.sh",), wanted)])
+    assert not Path("better.sh").exists()
 
 
 @pytest.mark.large

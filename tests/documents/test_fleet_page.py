@@ -58,7 +58,7 @@ def test_batches_that_differ_have_a_column():
     assert "a batch for each count" in text
     assert f": {answer.best.num_procs} x h100_80g_sxm + 3 spare nodes, " in text
     assert "spare nodes\n" in "\n".join(line.rstrip() for line in text.splitlines())
-    assert "misses limits by" not in text  # there are none
+    assert "over limit" not in text  # there are no limits
     assert "1,024 for each processor (--batch)" in text
     rows = text[text.index("Days and money") :].splitlines()
     for one in answer.points:

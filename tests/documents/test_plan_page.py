@@ -79,7 +79,9 @@ def test_a_short_page_answers_in_22_lines(case):
         *(f"({option})" for option in told["question"]["assumed"]),
     ):
         assert one in flat(text), one
-    assert ("USD" in text) == bool(options)
+    assert ("  USD  " in text) == (told["plans"]["0"]["training"]["price"] is not None)
+    assert ("1 T tokens (--tokens)" in flat(text)) == ("tokens" not in options)
+    assert "other plans, same batch" in text
     assert ("faster, riskier: " in text) == (told["fastest"] is not None)
 
 

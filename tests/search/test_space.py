@@ -190,3 +190,14 @@ def test_frameworks_split_sequences_of_more_than_8_ki_tokens_over_ranks_with_4_k
     assert space.switches["cp_comm"] == (("p2p", "a2a") if len(parts) > 1 else ("p2p",))
     wider = make_space(*asked, preset="megatron-lm", add={"context_par": 64})
     assert wider.switches["context_par"] == (*parts, 64)
+
+
+@pytest.mark.parametrize(
+    ("model", "most"), [("llama3-70B", 2), ("gpt3-175B", 1), ("mixtral-8x7B", 1)]
+)
+def test_8_ki_tokens_of_dense_models_are_split_if_there_are_over_two_processors_per_sequence(
+    model, most
+):
+    for batch, parts in [(256, (1,)), (255, tuple(range(1, most + 1)))]:
+        space = make_space(model, "h100_80g_sxm", 512, batch, "bfloat16", preset="megatron-lm")
+        assert space.switches["context_par"] == parts, batch

@@ -19,6 +19,17 @@ from tests.cases import for_each
 from tests.serving.given import H100, LLAMA_70B, LOAD, SMALL, small
 
 
+def test_a_question_without_a_workload_is_a_chat():
+    asked = ("llama3-8B", 1, "h100_80g_sxm")
+    chat = calculon.serve(*asked, "chat")
+    assert calculon.serve(*asked).to_dict() == chat.to_dict()
+    few = calculon.serve(*asked, users=4)
+    assert (few.workload.prompt, few.workload.users) == (chat.workload.prompt, 4)
+    assert calculon.search_deployments(*asked).best.workload == chat.workload
+    with pytest.raises(SpecError, match="output: expected a number of tokens, found none"):
+        calculon.serve(*asked, prompt=1000)
+
+
 def test_a_limit_that_nothing_keeps():
     found = small(tpot_limit=1e-5)
     assert found.batch == 1

@@ -17,6 +17,7 @@ from calculon.advise.runs.fleet import DEADLINE, FleetAnswer, Point, objective_o
 from calculon.architecture.parameters import active_count
 from calculon.base.errors import Problem, SpecError
 from calculon.base.frozen import dataclass
+from calculon.campaign.limits import LIMITED
 from calculon.campaign.read import read_campaign
 from calculon.campaign.record import DAY, Campaign
 from calculon.campaign.run_columns import tokens_of_run
@@ -67,6 +68,22 @@ class FleetQuestion:
     campaign: Campaign
     objective: str
     open_counts: bool
+
+
+OBJECTIVE = "usd"
+"""Objective that ranks fleets if none is stated."""
+
+
+def usual_objective(num_procs: object, systems: int, campaign: Campaign) -> str | None:
+    """Return the objective if none is stated; None to plan one machine in detail, without limits.
+
+    Args:
+        num_procs: Processor counts, or :data:`ANY`.
+        systems: Number of machines.
+        campaign: The run, which may state limits.
+    """
+    limited = any(getattr(campaign, name) is not None for name in LIMITED)
+    return OBJECTIVE if limited or systems > 1 or num_procs == ANY else None
 
 
 def ask_fleet(

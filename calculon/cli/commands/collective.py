@@ -1,6 +1,7 @@
 """``calculon collective``: time, algorithm and bandwidth of a collective (all-reduce, all-gather, all-to-all, ...)."""
 
 import argparse
+import re
 
 from calculon.base.errors import Infeasible, Problem, SpecError
 from calculon.cli.changes import add_changes, with_changes
@@ -55,13 +56,17 @@ def configure(parser: Parser) -> None:
         "calculon calibrate reads the table as CSV. Executions with coll_algo use these algorithms; their groups span "
         "networks if mesh_order is set.",
     )
-    parser.argument(
-        "OPERATION", ", ".join(OPERATIONS), type=one_of(*OPERATIONS), choices=OPERATIONS
-    )
+    parser.argument("OPERATION", ", ".join(OPERATIONS), type=_operation, choices=OPERATIONS)
     parser.argument("SIZE", "bytes of the full array: 4096, 64MB, 1GiB", type=size)
     parser.argument("RANKS", "members of the group", type=positive)
     parser.argument("SYS", "the system: a name of the catalog, a file, or -", "system")
     _add_options(parser)
+
+
+def _operation(text: str) -> str:
+    """Return an operation; its words may also be written ``all-reduce`` or ``AllReduce``."""
+    joined = {name.replace("_", ""): name for name in OPERATIONS}
+    return one_of(*OPERATIONS)(joined.get(re.sub("[-_ ]", "", text).lower(), text))
 
 
 def _add_options(parser: Parser) -> None:

@@ -19,6 +19,7 @@ from calculon.cli.options import (
 )
 from calculon.cli.sizes import size, size_text
 from calculon.declarations.named_values import MATMUL_BYTES
+from calculon.declarations.spellings.precisions import number_type
 from calculon.render.document import Block, Section, labeled
 from calculon.render.text_tables import FORMATS, Column, Table
 from calculon.render.texts import bandwidth, percent
@@ -50,9 +51,9 @@ def configure(parser: Parser) -> None:
         parser.argument(name, words, type=positive)
     parser.argument("SYS", "the system: a name of the catalog, a file, or -", "system")
     parser.option(
-        "-d, --datatype TYPE",
+        "-d, --datatype, --dtype TYPE",
         f"type of the arithmetic: {', '.join(MATMUL_BYTES)} (default: bfloat16 if the system has it)",
-        type=one_of(*MATMUL_BYTES),
+        type=lambda text: one_of(*MATMUL_BYTES)(number_type(text)),
         choices=tuple(MATMUL_BYTES),
     )
     parser.option(

@@ -38,9 +38,6 @@ if TYPE_CHECKING:
     Show = Callable[[Callable[[bool], Document], Callable[[], Any]], None]
     """Function that shows the page of a result, short or whole, or writes its data."""
 
-OBJECTIVE = "usd"
-"""Objective that ranks fleets if limits are given without an objective."""
-
 
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
@@ -166,7 +163,7 @@ def _answer(arguments: argparse.Namespace, log: Log) -> int:
             log.answer(arguments, lambda: page(not whole_page(arguments)), data)
 
     if objective is None:
-        best = _best_plan(show, model, arguments.num_procs, machines[0], words)
+        best = _best_plan(show, model, arguments.num_procs, machines[0], words, emitted)
     else:
         words["objective"] = objective
         best = _best_fleet(show, model, arguments.num_procs, machines, words)
@@ -177,22 +174,22 @@ def _answer(arguments: argparse.Namespace, log: Log) -> int:
 
 def _objective(arguments: argparse.Namespace, campaign: "Campaign", systems: int) -> str | None:
     """Return the objective that ranks fleets; None if one count of one machine is to be planned."""
-    from calculon.advise.runs.fleet_search import ANY
-    from calculon.campaign.limits import LIMITED
+    from calculon.advise.runs.fleet_search import usual_objective
 
-    if arguments.objective is not None:
-        return str(arguments.objective)
-    limited = any(getattr(campaign, name) is not None for name in LIMITED)
-    return OBJECTIVE if limited or systems > 1 or arguments.num_procs == ANY else None
+    return arguments.objective or usual_objective(arguments.num_procs, systems, campaign)
 
 
-def _best_plan(show: "Show", model: Any, num_procs: str, system: Any, words: Any) -> "Answer":
+def _best_plan(
+    show: "Show", model: Any, num_procs: str, system: Any, words: Any, emitted: Emission | None
+) -> "Answer":
     """Plan one count of one machine in detail, and show the plans; raise Infeasible if none fits."""
     from calculon.advise.infeasibility import why_none
     from calculon.advise.planning import plan
     from calculon.documents.plan_page import plan_page
 
     answer: Answer = plan(model, num_procs, system, **words)
+    if emitted is not None:
+        emitted.check_model(answer.question)
     if (own := answer.question.mine) is not None and own.launch is not None:
         from calculon.launch.launch_files import warn_of_lost_settings, warn_of_other_model
 

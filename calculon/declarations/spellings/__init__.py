@@ -12,7 +12,13 @@ from calculon.declarations.spellings.amounts import (
     sequence_length,
     tokens,
 )
-from calculon.declarations.spellings.precisions import PRECISIONS, precision, precision_word
+from calculon.declarations.spellings.precisions import (
+    PRECISIONS,
+    number_type,
+    precision,
+    precision_word,
+    with_number_types,
+)
 from calculon.declarations.spellings.processor_counts import is_counts, processor_counts
 
 __all__ = [
@@ -22,10 +28,12 @@ __all__ = [
     "duration",
     "global_batch",
     "is_counts",
+    "number_type",
     "precision",
     "precision_word",
     "probability",
     "processor_counts",
     "sequence_length",
     "tokens",
+    "with_number_types",
 ]

@@ -113,13 +113,21 @@ def plan_fields(pairs: Mapping[Any, Any], place: str, others: Sequence[str] = ()
             problems.append(wrong)
         elif field not in _KNOWN:
             wanted = f"a field of an execution, or one of {', '.join((*SHORT, *others))}"
-            hint = nearest(str(name), [*SHORT, *_KNOWN, *others])
+            hint = _MEANT.get(str(name).lower()) or nearest(str(name), [*SHORT, *_KNOWN, *others])
             problems.append(Problem(str(name), wanted, "an unknown name", hint))
         else:
             fields[field] = _value(_KNOWN[field], str(name), value)
     if problems:
         raise SpecError(place, problems)
     return fields
+
+
+_MEANT = {
+    **dict.fromkeys(("fsdp", "fsdp2", "full_shard"), "zero=fsdp shards parameters"),
+    **dict.fromkeys(("zero1", "zero2", "zero3"), "write zero=1, zero=2 or zero=3"),
+    **dict.fromkeys(("ddp", "dp_size"), "dp=N states the data parallelism"),
+}
+"""Hints for names that people write in a plan."""
 
 
 def _not_recomputed(name: str, value: Any) -> Problem | None:

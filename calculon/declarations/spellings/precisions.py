@@ -77,3 +77,35 @@ def precision_word(execution: Mapping[str, Any]) -> str | None:
     if recipe != NO_RECIPE:
         kinds["fp8_recipe"] = recipe
     return next((word for word, fields in PRECISIONS.items() if fields == kinds), None)
+
+
+_TYPES = {
+    "fp8": "float8",
+    "bf16": "bfloat16",
+    "fp16": "float16",
+    "fp32": "float32",
+    "tf32": "tfloat32",
+}
+
+
+def number_type(text: Any) -> Any:
+    """Return the number type that a short word means; return any other value unchanged.
+
+    >>> number_type("FP8"), number_type("mxfp4")
+    ('float8', 'mxfp4')
+    """
+    return _TYPES.get(text.lower(), text) if isinstance(text, str) else text
+
+
+def with_number_types(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return fields with number types in the words of files: ``fp8`` is ``float8``.
+
+    >>> with_number_types({"weights_dtype": "fp8", "kv_dtype": ("bf16", "fp8"), "max_batch": 8})
+    {'weights_dtype': 'float8', 'kv_dtype': ('bfloat16', 'float8'), 'max_batch': 8}
+    """
+    return {name: _types(one) if name.endswith("dtype") else one for name, one in fields.items()}
+
+
+def _types(value: Any) -> Any:
+    several = isinstance(value, (list, tuple))
+    return type(value)(map(number_type, value)) if several else number_type(value)

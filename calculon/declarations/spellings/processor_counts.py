@@ -108,6 +108,10 @@ def _repair(part: str, text: str) -> str:
         return f"write {joined}"
     if re.fullmatch(r"\d{1,3}(,\d{3})+", text):
         return f"commas separate counts; write {text.replace(',', '')}"
+    if product := re.fullmatch(r"(\d{1,9})\s*[xX*]\s*(\d{1,9})", part):  # 128 nodes of 8
+        return f"write {int(product[1]) * int(product[2])}"
+    if re.fullmatch(r"\d+(\.\d+)?[eE]\d", part) and float(part).is_integer():
+        return f"write {int(float(part))}"
     # A count together with a machine: 8xH100.
     machine = re.fullmatch(r"(\d+)\s*x?\s*(?i:(gpu|processor|chip|card)s?|[a-z]{1,4}\d.*)", part)
     return f"state only the number of processors: {machine[1]}" if machine else ""

@@ -32,7 +32,7 @@ def key_figures(
     yield _risk(result)
     training = _training(state, answers, shown.estimate)
     # The last row is the memory, which the row of the risk includes.
-    *rows, _ = headline(result, training, money=True)
+    *rows, _ = headline(result, training)
     # Without an interval (edition sc23) the column of intervals stays empty.
     level = f"{level_text(result.interval)}: " if result.interval else ""
     for label, value, interval in rows:

@@ -1,5 +1,6 @@
 """Estimate of a deployment that serves a model; for a number of processors, the best deployment of a search."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from numbers import Integral
@@ -7,6 +8,7 @@ from typing import Any
 
 from calculon import inputs
 from calculon.declarations.model import Model
+from calculon.declarations.result_selection import split
 from calculon.estimate.argument_order import takes_either_order
 from calculon.hardware.system import System
 from calculon.inputs import Source
@@ -18,6 +20,7 @@ from calculon.serving.records.read_records import (
     DeploymentSource,
     WorkloadSource,
     deployment_in_words,
+    usual_workload,
 )
 from calculon.serving.serve import Served
 
@@ -40,9 +43,9 @@ def serve(
             or TensorRT-LLM, or the command itself (options that are not modeled give a warning); words
             (``"tp=2 dp=4"``); or a number of processors, for their best deployment
             (:func:`calculon.search_deployments`); ``"procs=8 tp=2"`` restricts it.
-        workload: A name of the catalog, a file, a mapping or a record, or the document of a result of this function,
-            which contains a workload. If `deployment` is such a result and no workload with prompt and output is given,
-            its workload is used.
+        workload: A name of the catalog (default: ``chat``), a file, a mapping or a record, or the document of a result
+            of this function, which contains a workload. If `deployment` is such a result and no workload with prompt
+            and output is given, its workload is used.
         changes: Fields that override the deployment, or that the deployments of a number of processors have.
         **options: Fields that override the workload: ``prompt=2000``.
 
@@ -61,6 +64,8 @@ def serve(
         True
     """
     stated = {name: value for name, value in (changes or {}).items() if value is not None}
+    if not _is_file(deployment):  # which may have its own workload
+        workload = usual_workload(workload, options)
     space = space_of(model, deployment, system, workload, stated, options)
     if space is None:
         if _processors(deployment) is not None:
@@ -74,6 +79,12 @@ def serve(
         return serving.serve(space.model, count, space.system, space.workload, changes=fix)
     total = found.counts.total
     return replace(found.best_or_nearest, tried=total if total > 1 else 0)
+
+
+def _is_file(deployment: object) -> bool:
+    """Return True for the path of a file, with or without the place of a result in it."""
+    text = os.fsdecode(deployment) if isinstance(deployment, (str, os.PathLike)) else ""
+    return os.path.isfile(split(text)[0])  # noqa: PTH113 (a text that can be no path has none)
 
 
 def space_of(

@@ -9,6 +9,7 @@ from calculon.campaign.money import NO_PRICE
 from calculon.declarations.fields import SpecField, spec_fields
 from calculon.declarations.parse import parse_value
 from calculon.declarations.serving_figures import SERVING_FIGURES
+from calculon.declarations.spellings import with_number_types
 from calculon.search.conditions import Condition, Vocabulary
 from calculon.search.objective import Objective
 from calculon.search.overrides import listed, problems_of
@@ -106,7 +107,7 @@ def checked(option: str, values: Mapping[str, Any]) -> dict[str, Values]:
         SpecError: With every unknown field and every invalid value.
     """
     problems, result = [], dict[str, Values]()
-    for name, given in values.items():
+    for name, given in with_number_types(values).items():
         if hint := _ASKED.get(name.partition(".")[0], ""):
             problems.append(Problem(name, f"a field that {option} knows", repr(name), hint))
             continue

@@ -30,7 +30,7 @@ from calculon.search.ranking import Best, ParetoFront
 from calculon.search.request import stated_fields
 from calculon.serving.caches.cache import check_length, check_served
 from calculon.serving.records.load import Workload
-from calculon.serving.records.read_records import WorkloadSource, read_workload
+from calculon.serving.records.read_records import WorkloadSource, read_workload, usual_workload
 
 OBJECTIVE = "output_rate_per_proc"
 """Default objective. At a given request rate, the deployment with the fewest processors has the highest rate each."""
@@ -142,7 +142,7 @@ def make_space(
         raise SpecError(
             named[1], Problem(both, f"a field that is not in {named[0]}", repr(both), hint)
         )
-    load = read_workload(workload, options)
+    load = read_workload(usual_workload(workload, options or {}), options)
     check_length(found, load)
     return DeploymentSpace(
         model=found,

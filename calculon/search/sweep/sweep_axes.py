@@ -17,11 +17,12 @@ from calculon.declarations.named_values import CORRECTED
 from calculon.declarations.origin import titled
 from calculon.declarations.presets import filled, find_preset
 from calculon.declarations.short_names import FIELDS as SHORT
-from calculon.declarations.short_names import field_name
+from calculon.declarations.short_names import QUESTION_WORDS, field_name
+from calculon.declarations.spellings import precision, processor_counts, sequence_length
 from calculon.declarations.spellings.plan_pairs import in_blanks, is_plan, is_worded
 from calculon.estimate.estimate import Estimate
 from calculon.inputs import Changed, Source
-from calculon.plan.columns import field_of
+from calculon.plan.columns import DEFAULTS, field_of
 from calculon.plan.plan import NAMES, Plan, all_fields, as_plan
 from calculon.search.overrides import as_fields
 
@@ -116,8 +117,6 @@ def _axis(paths: Any, values: Any) -> Axis:
     if not names or not all(isinstance(name, str) for name in names):
         wanted = "a path such as system.mem1.GBps, or a tuple of them"
         raise SpecError("sweep", Problem("set", wanted, arguments.described(paths)))
-    fields = tuple(field_name(name) for name in names)
-    owners = tuple(inputs.owner(name, KINDS, "sweep") for name in fields)
     tried = list(values) if _is_listed(values) else [values]
     if not tried:
         raise SpecError("sweep", Problem(names[0], "values to try", "none"))
@@ -127,8 +126,53 @@ def _axis(paths: Any, values: Any) -> Axis:
         if len(row) != len(names):
             wanted = f"{len(names)} values at a time, one for each of {', '.join(names)}"
             raise SpecError("sweep", Problem(names[0], wanted, arguments.described(row)))
-    meant = (tuple(map(_meant, names, map(_plain, row))) for row in rows)
-    return Axis(fields, owners, tuple(meant))
+    columns = [
+        column
+        for name, values in zip(names, zip(*rows, strict=True), strict=True)
+        for column in _columns(name, [_plain(one) for one in values])
+    ]
+    owners = tuple(inputs.owner(name, KINDS, "sweep") for name, _ in columns)
+    meant = zip(*(values for _, values in columns), strict=True)
+    return Axis(tuple(name for name, _ in columns), owners, tuple(meant))
+
+
+def _columns(name: str, values: Sequence[Any]) -> list[tuple[str, list[Any]]]:
+    """Return the values of each field that a path or a word of plans stands for."""
+    if name == QUESTION_WORDS["datatype"]:
+        found = [precision(str(value), name) for value in values]
+        fields = dict.fromkeys(field for one in found for field in one)
+        return [
+            (field, [one[field] if field in one else DEFAULTS[field] for one in found])
+            for field in fields
+        ]
+    if name in _WORDS:
+        field, read = _WORDS[name]
+        return [(field, [read(value) for value in values])]
+    return [(field_name(name), [_meant(name, value) for value in values])]
+
+
+def _sequences(value: Any) -> int:
+    """Return a batch in sequences; tokens would need the sequence length of each row."""
+    if not str(value).isdecimal():
+        wanted = "sequences such as 512"
+        hint = "a batch in tokens depends on the length; state it in sequences"
+        raise SpecError("sweep", Problem("batch", wanted, repr(value), hint))
+    return int(value)
+
+
+def _processors(value: Any) -> int:
+    counts = processor_counts(str(value), "procs")
+    if len(counts) > 1:
+        raise SpecError("sweep", Problem("procs", "one number of processors", repr(value)))
+    return counts[0]
+
+
+_WORDS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
+    "seq": ("seq_length", lambda value: sequence_length(str(value))),
+    "batch": ("batch_size", _sequences),
+    "procs": ("num_procs", _processors),
+}
+"""Words of questions with their field, and the function that reads a value."""
 
 
 def _meant(name: str, value: Any) -> Any:

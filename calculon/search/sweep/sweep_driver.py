@@ -64,7 +64,7 @@ def sweep(
         plans: One or several executions as in :func:`calculon.estimate`, tables as in :func:`calculon.evaluate`, or
             results that contain executions (estimates, searches, evaluations).
         set: Lists of values by path or by the words of plans, all of which are combined: ``{"system.mem1.GBps": [2000,
-            3350], "tp": [1, 2, 4], "model.seq_size": [4096, 8192]}``, in the units of files, as in ``--set``. Columns
+            3350], "tp": [1, 2, 4], "seq": ["4k", "8k"]}``, in the units of files, as in ``--set``. Columns
             have the names of fields: ``tensor_par``. A tuple of paths takes tuples of values that are zipped:
             ``{("tp", "dp"): [(8, 8), (4, 16)]}``. Ranges are NumPy arrays: ``np.linspace(1000, 8000, 15)``.
         stats: Statistics in frames of the result; by default all.

@@ -15,8 +15,9 @@ from calculon.declarations.override import override
 from calculon.declarations.parse import parse_value
 from calculon.declarations.short_names import field_name
 from calculon.declarations.spellings.plan_pairs import pairs_of
+from calculon.declarations.spellings.precisions import with_number_types
 from calculon.serving.records.deployment import Deployment
-from calculon.serving.records.load import Workload
+from calculon.serving.records.load import DEFAULT_WORKLOAD, Workload
 
 R = TypeVar("R", Deployment, Workload)
 DeploymentSource = str | os.PathLike[str] | Mapping[str, Any] | Deployment
@@ -53,6 +54,14 @@ def read_workload(
     return _read(Workload, "workload", {} if source is None else source, options)
 
 
+def usual_workload(
+    workload: WorkloadSource | None, options: Mapping[str, Any]
+) -> WorkloadSource | None:
+    """Return the stated workload; the default one if neither it nor prompt or output are stated."""
+    stated = workload is not None or any(options.get(name) for name in ("prompt", "output"))
+    return workload if stated else DEFAULT_WORKLOAD
+
+
 _WORD = r"[\w.]+=[^\s,]+"
 _OTHER_NAMES = {"procs": "num_procs", "gpus": "num_procs", "dp": "replicas"}
 
@@ -85,7 +94,7 @@ def deployment_in_words(source: object) -> dict[str, Any] | None:
             hint = nearest(name, [*known, "procs"]) or "calculon describe deployment lists them"
             raise SpecError("deployment", Problem(name, wanted, "an unknown name", hint))
         fields[field] = parse_value(value)
-    return _with_processors(fields)
+    return _with_processors(with_number_types(fields))
 
 
 def _with_processors(fields: dict[str, Any]) -> dict[str, Any]:
@@ -106,7 +115,9 @@ def _with_processors(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read(cls: type[R], kind: str, source: Any, options: Mapping[str, Any] | None) -> R:
-    changes = {name: value for name, value in (options or {}).items() if value is not None}
+    changes = with_number_types(
+        {name: value for name, value in (options or {}).items() if value is not None}
+    )
     name, file = kind, kind
     raw: Mapping[Any, Any]
     if isinstance(source, cls):

@@ -16,6 +16,7 @@ from calculon.advise.runs.fleet_search import (
     ask_fleet,
     counts_near,
     halves_and_doubles,
+    usual_objective,
 )
 from calculon.base.errors import SpecError
 from calculon.campaign.read import read_campaign
@@ -304,13 +305,32 @@ def test_an_objective_that_is_known_of_no_machine_is_refused(objective):
         ({"mine": "tp=8"}, "expected no baseline plan"),
         ({"campaign": {"tokens": "1T", "batch_ramp": [{"from": 0, "batch": 64}]}}, "batch_ramp"),
         ({"campaign": {}}, "expected the length of the run"),
-        ({"objective": None, "deadline": "60d"}, 'objective="usd"'),
     ],
 )
 def test_what_cannot_be_asked_says_why(words, said):
     asked = {"num_procs": 64, "campaign": RUN, "objective": "usd"} | words
     counts = asked.pop("num_procs")
     assert said in refusal(plan, MODEL, counts, SYSTEM, batch=BATCH, **asked)
+
+
+@for_each(
+    ("counts", "systems", "run", "objective"),
+    [
+        (64, 1, {"deadline": "60d"}, "usd"),
+        (64, 1, {"budget_usd": 1e6}, "usd"),
+        (64, 2, {}, "usd"),
+        (ANY, 1, {}, "usd"),
+        ("64,96", 1, {}, None),
+    ],
+)
+def test_limits_and_several_machines_are_ranked_by_money(counts, systems, run, objective):
+    assert usual_objective(counts, systems, read_campaign(RUN | run)) == objective
+
+
+def test_a_deadline_needs_no_objective():
+    asked = {"batch": BATCH, "campaign": RUN, "deadline": "600d"}
+    stated = plan(MODEL, 64, SYSTEM, objective="usd", **asked)
+    assert plan(MODEL, 64, SYSTEM, **asked).to_dict() == stated.to_dict()
 
 
 def test_a_count_without_a_plan_says_why():

@@ -90,6 +90,19 @@ def test_what_breaks_a_rule_twice_is_told_twice():
     assert limits == ["pp_layout"]
 
 
+def test_stages_that_do_not_divide_the_blocks_hint_a_balanced_layout():
+    execution = document("examples", "llama3-8B_h100x64")
+    changes = {"num_procs": 60, "tensor_par": 1, "pipeline_par": 5, "batch_size": 60}
+    changes |= {"data_par": 12, "pipeline_interleaving": 1}
+    found = {one.reason: one for one in _failures(changes, base=execution)}
+    limit = found["framework_limit"]
+    assert limit.message.endswith("found pp_layout=uniform, num_blocks=12, pipeline_par=5")
+    assert "pp_layout=balanced" in limit.hint
+    changes["pp_layout"] = "balanced"
+    balanced = {one.reason for one in _failures(changes, base=execution)}
+    assert "framework_limit" not in balanced
+
+
 def test_pairs_of_broken_rules_are_told_without_an_error():
     """What the explanations of later rules take for granted may not hold; the first never is in doubt."""
     plain = sorted({*CASES} - {*SHAPES} - {*SYSTEMS})

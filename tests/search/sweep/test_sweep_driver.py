@@ -78,6 +78,19 @@ def test_specs_of_two_kinds_go_together():
         assert swept["total_time"][row] == pytest.approx(stats["total_time"], rel=1e-12)
 
 
+def test_words_of_questions_are_fields():
+    words = {"seq": ["4k", 2048], "batch": [64, 128], "dtype": ["bf16", "fp8"]}
+    fields = {
+        "seq_length": [4096, 2048],
+        "batch_size": [64, 128],
+        ("datatype", "fp8_recipe"): [("bfloat16", "none"), ("bfloat16", "delayed")],
+    }
+    plan = "tp=2 dp=4 preset=megatron-lm"
+    worded, stated = (sweep(MODEL, plan, SYSTEM, set=one) for one in (words, fields))
+    assert worded.feasible.any()
+    assert worded.to_frame().equals(stated.to_frame())
+
+
 def test_executions_come_in_any_form():
     estimate = calculon.estimate(MODEL, EXECUTION, SYSTEM)
     found = calculon.search(
@@ -148,6 +161,9 @@ def test_a_frame_has_what_was_asked_and_what_differs():
         ({"system.processing_mode": ["foo"]}, "one of roofline, no_overlap"),
         ({"hidden": ["a"]}, "hidden"),
         ({"mem1.GBps": []}, "expected values to try"),
+        ({"batch": ["4M"]}, "state it in sequences"),
+        ({"procs": ["8-16"]}, "expected one number of processors"),
+        ({"seq": 4096, "seq_length": 2048}, "one list of values for each path"),
         ({("tensor_par", "data_par"): [1, 2]}, "2 values at a time"),
         ({"tensor_par": 1, "execution.tensor_par": 2}, "one list of values for each path"),
         ({3: [1]}, "a path such as"),
