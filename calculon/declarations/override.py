@@ -83,7 +83,7 @@ def paths_to(record: type, name: str) -> list[str]:
 
     >>> from calculon.hardware.system import System
     >>> paths_to(System, "bandwidth")
-    ['networks[0].bandwidth']
+    ['networks[0].bandwidth', 'ext.networks[0].uplink.bandwidth']
     """
     found = []
     for key, kind in _declared(record).items():

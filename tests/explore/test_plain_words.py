@@ -14,6 +14,7 @@ from calculon.explore.plain_words import known_names
 from calculon.explore.view_part import html
 from calculon.explore.views import PARTS
 from calculon.explore.web.page_server import app
+from calculon.validate.published_study import Library
 from tests.explore.asking import answers, asked, at, made
 from tests.explore.stated import CANNOT, MACHINE, SMALL, STATES
 
@@ -79,7 +80,7 @@ def chart_texts(figure: object, key: str = "") -> Iterator[str]:
 def raw_names(text: str) -> set[str]:
     """Return the names in what people see of HTML, but for names of the catalog and of studies."""
     found = {name for shown in Shown(text).texts for name in RAW.findall(shown)}
-    proper = {*catalog.names("system"), *catalog.names("model"), *catalog.names("study")}
+    proper = {*catalog.names("system"), *catalog.names("model"), *Library.at().names()}
     folders = {part for name in proper for part in name.split("/")}
     return {name for name in found if not {*name.split("/")} & {*proper, *folders}}
 
