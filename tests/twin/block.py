@@ -105,8 +105,8 @@ class Block:
         whole = sum(layer.weights for layer in attention if split)
         self.whole_gradients: float = run.reduction_bytes * whole
         self.held = Held([layer.step for layer in backward])
-        experts = [layer.step for layer in layers if layer.kind == "grouped"]
-        self.experts = Held(experts, trained=training)
+        grouped = [layer.step for layer in layers if layer.kind == "grouped"]
+        self.experts = Held(grouped, trained=training)
         self.weight_grad, self.optimizer = self.held.weight_grad, self.held.optimizer
         # Arithmetic of the matrix engine, that is done twice included.
         self.matrix_flops = sum(

@@ -67,7 +67,8 @@ class Parts:
 
 def hidden_by_shared(run: Run, layers: Sequence[Layer]) -> dict[tuple[str, Stage], float]:
     """Seconds of dispatch and of combine that shared experts hide, by the name of the layer and the stage."""
-    parts, found = Parts(run, layers), {}
+    parts = Parts(run, layers)
+    found: dict[tuple[str, Stage], float] = {}
     first, second = parts.shared
     works: tuple[tuple[Stage, Callable[[Sequence[Layer]], float]], ...]
     works = ("fw", parts.forward), ("agrad", parts.backward), ("wgrad", parts.again)

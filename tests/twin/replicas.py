@@ -22,6 +22,10 @@ class Windows:
 class Replicas:
     """Traffic of a batch: on the link, exposed, and for how long it stalls each microbatch."""
 
+    link_time: float
+    exposed_time: float
+    stalled: float
+
     def __init__(
         self, block: Block, embedding_head: EmbeddingHead | None, windows: Windows
     ) -> None:

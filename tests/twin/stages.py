@@ -154,7 +154,7 @@ def _balanced(total: int, stages: int, chunks: int, head: float) -> int:
         largest = longest = max(most, last + head)
         if chunks > 1:
             others = _dealt(most, chunks)
-            own = _before_head(last, others)
+            own: list[float] = [*_before_head(last, others)]
             own[-1] += head
             longest = sum(map(max, own, others))
         tried.append((round(longest, 9), round(largest, 9), -last))
