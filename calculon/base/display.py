@@ -51,9 +51,8 @@ class Displayed:
 
     __slots__ = ()
 
-    if (
-        not TYPE_CHECKING
-    ):  # type checkers report unknown attributes only of classes without this method
+    # Type checkers report unknown attributes only of classes without this method.
+    if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
             if hasattr(type(self), name):  # a property raised AttributeError: let it do so again

@@ -2,7 +2,6 @@
 
 import argparse
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from calculon.base.errors import Infeasible
@@ -10,7 +9,6 @@ from calculon.cli.changes import add_changes, parsed
 from calculon.cli.field_options import Option, add_tried, processors_in_place, stated_by
 from calculon.cli.options import Parser, check_inputs
 from calculon.cli.streams import print_stderr
-from calculon.declarations.result_selection import split
 
 if TYPE_CHECKING:
     from calculon.serving.serve import Served
@@ -56,15 +54,19 @@ def add_workload(parser: argparse._ActionsContainer, output: str = "--output") -
 
 def assume_workload(arguments: argparse.Namespace) -> None:
     """Use the default workload if neither the arguments nor a result file state one, and report it."""
-    stated = (arguments.workload, arguments.prompt, arguments.output)
-    changed = any(one.startswith("workload.") for one in arguments.changes)
-    file = split(getattr(arguments, "deployment", ""))[0]
-    if stated == (None, None, None) and not changed and not Path(file).is_file():
-        from calculon.serving.records.load import DEFAULT_WORKLOAD  # only if needed
+    from calculon.serving.records.read_records import names_file, usual_workload  # only if needed
 
-        arguments.workload = DEFAULT_WORKLOAD
+    changed = any(one.startswith("workload.") for one in arguments.changes)
+    if (
+        arguments.workload is not None
+        or changed
+        or names_file(getattr(arguments, "deployment", ""))
+    ):
+        return
+    arguments.workload = usual_workload(None, vars(arguments))
+    if arguments.workload is not None:
         print_stderr(
-            f"assumed: --workload {DEFAULT_WORKLOAD}; --prompt and --output set other lengths"
+            f"assumed: --workload {arguments.workload}; --prompt and --output set other lengths"
         )
 
 

@@ -36,7 +36,7 @@ class GradientSpace:
         return self._by_layer.max(axis=0)
 
     def of_weights(self, choice: BlockChoice) -> tuple[Bytes, Bytes]:
-        """Return what weight gradients of products need until they are added to sums, if a choice accumulates.
+        """Return the memory of weight gradients of products until they are added to sums, if a choice accumulates.
 
         Returns:
             Bytes that single gradients add to the peak of the pass, and bytes of one gradient of each shape.

@@ -61,7 +61,7 @@ def test_counts_and_best_executions_of_a_published_search(case):
 
 
 def _is_settled(rates, rank):
-    """Whether neighbors differ enough for the rank to be defined, or tie exactly."""
+    """Return True if neighbors differ enough for the rank to be defined, or tie exactly."""
     neighbors = [rates[i] for i in (rank - 1, rank + 1) if 0 <= i < len(rates)]
     last = rank == len(rates) - 1  # what follows is not known
     return not last and all(

@@ -1,4 +1,4 @@
-"""What a backward pass needs at once: from its last layer to the first, as autograd visits them."""
+"""Memory of a backward pass: from its last layer to the first, as autograd visits them."""
 
 from __future__ import annotations
 

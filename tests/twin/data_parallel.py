@@ -25,7 +25,7 @@ class SyncedBytes:
 
 
 def synced_block(block: Block) -> tuple[SyncedBytes, SyncedBytes]:
-    """Return what a block synchronizes: of all replicas, and of experts that have groups of their own."""
+    """Return the bytes of a block that replicas synchronize: of all replicas, and of experts that have other groups."""
     run = block.run
     ratio = run.reduction_bytes / run.element_bytes
     experts = block.experts.whole if run.experts_apart else 0
@@ -37,7 +37,7 @@ def synced_block(block: Block) -> tuple[SyncedBytes, SyncedBytes]:
 def synced_embedding_head(
     run: Run, embedding_head: EmbeddingHead | None, *, sent: bool = True
 ) -> tuple[SyncedBytes, SyncedBytes]:
-    """Return what embedding and head synchronize; a table that both use on one stage counts once.
+    """Return the bytes of embedding and head that replicas synchronize; a table that both use on one stage counts once.
 
     Of experts of modules what rings of their own replicas would send counts, if it is about what is `sent`.
     """

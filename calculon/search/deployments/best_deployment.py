@@ -1,6 +1,5 @@
 """Estimate of a deployment that serves a model; for a number of processors, the best deployment of a search."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import replace
 from numbers import Integral
@@ -8,7 +7,6 @@ from typing import Any
 
 from calculon import inputs
 from calculon.declarations.model import Model
-from calculon.declarations.result_selection import split
 from calculon.estimate.argument_order import takes_either_order
 from calculon.hardware.system import System
 from calculon.inputs import Source
@@ -20,6 +18,7 @@ from calculon.serving.records.read_records import (
     DeploymentSource,
     WorkloadSource,
     deployment_in_words,
+    names_file,
     usual_workload,
 )
 from calculon.serving.serve import Served
@@ -64,10 +63,10 @@ def serve(
         True
     """
     stated = {name: value for name, value in (changes or {}).items() if value is not None}
-    if not _is_file(deployment):  # which may have its own workload
-        workload = usual_workload(workload, options)
     space = space_of(model, deployment, system, workload, stated, options)
     if space is None:
+        if not names_file(deployment):  # which may have its own workload
+            workload = usual_workload(workload, options)
         if _processors(deployment) is not None:
             stated = {**default_types(inputs.model(model)), **stated}
         return serving.serve(model, deployment, system, workload, changes=stated, **options)
@@ -79,12 +78,6 @@ def serve(
         return serving.serve(space.model, count, space.system, space.workload, changes=fix)
     total = found.counts.total
     return replace(found.best_or_nearest, tried=total if total > 1 else 0)
-
-
-def _is_file(deployment: object) -> bool:
-    """Return True for the path of a file, with or without the place of a result in it."""
-    text = os.fsdecode(deployment) if isinstance(deployment, (str, os.PathLike)) else ""
-    return os.path.isfile(split(text)[0])  # noqa: PTH113 (a text that can be no path has none)
 
 
 def space_of(

@@ -13,6 +13,7 @@ from calculon.declarations.decode import decode
 from calculon.declarations.fields import shown, spec_fields
 from calculon.declarations.override import override
 from calculon.declarations.parse import parse_value
+from calculon.declarations.result_selection import split
 from calculon.declarations.short_names import field_name
 from calculon.declarations.spellings.plan_pairs import pairs_of
 from calculon.declarations.spellings.precisions import with_number_types
@@ -60,6 +61,12 @@ def usual_workload(
     """Return the stated workload; the default one if neither it nor prompt or output are stated."""
     stated = workload is not None or any(options.get(name) for name in ("prompt", "output"))
     return workload if stated else DEFAULT_WORKLOAD
+
+
+def names_file(deployment: object) -> bool:
+    """Return True for the path of a file, with or without the place of a result in it."""
+    text = os.fsdecode(deployment) if isinstance(deployment, (str, os.PathLike)) else ""
+    return os.path.isfile(split(text)[0])  # noqa: PTH113 (a text that can be no path has none)
 
 
 _WORD = r"[\w.]+=[^\s,]+"
