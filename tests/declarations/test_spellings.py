@@ -111,7 +111,7 @@ REFUSED = [
     (
         "model",
         "lama",
-        "did you mean lamda, llama1-7B, llama2-7B, llama3-8B, ",
+        "did you mean lamda, llama2-7B, llama3-8B, llama1-30B",
     ),  # both are spelled so
     ("system", "h10", "did you mean h100_80g_sxm, h100_94g_nvl, "),
     ("system", "tpu v5", "did you mean tpu_v5e or tpu_v5p?"),
