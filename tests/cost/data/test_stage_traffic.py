@@ -71,3 +71,17 @@ def test_gradients_reduced_once_wait_for_the_stage_that_has_most():
     once = _each("reduce_scatter", "all_gather", system=SLOW)
     assert found["dp_comm_exposed_time"] == pytest.approx((BLOCKS - 2) * once, rel=1e-9)
     assert found["bubble_time"] == pytest.approx(_pass(found, 2), rel=1e-9)
+
+
+@for_each("overlap", [False, True])
+@for_each("stage", ["0", "1"])
+def test_a_stage_without_blocks_reduces_nothing_in_buckets(stage, overlap):
+    """The other stage reduces as many buckets as a stage with all blocks."""
+    changes = {"zero_stage": stage, "ddp_bucket_mib": 25, "data_par_overlap": overlap}
+    changes["optimizer_sharding"] = stage != "0"
+    alone = {"num_procs": RANKS, "pipeline_par": 1, "batch_size": 5 * 2 * RANKS}
+    found = _stats(FAST, **changes, stage_blocks=f"{BLOCKS}-0")
+    expected = _stats(FAST, **changes, **alone)
+    for name in ("dp_comm_link_time", "dp_comm_exposed_time"):
+        assert found[name] == pytest.approx(expected[name], rel=1e-9)
+        assert found[name] > 0
