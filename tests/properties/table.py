@@ -185,12 +185,16 @@ def of_forms(
     random: Random, model: Document, system: Document, forms: list[Document], sizes: int
 ) -> Table:
     """Return executions of other sizes of each form, which no rule forbids."""
-    rows = list(forms)
     decoded = inputs.model(model), inputs.system(system)
+
+    def legal(drawn: list[Document]) -> list[Document]:
+        faults = check(*decoded, Plan.from_records(drawn))
+        return [row for row, fault in zip(drawn, faults, strict=True) if not fault]
+
+    rows = legal(forms)
     for form in forms:
         sized = [_sized(random, form, model, system) for _ in range(3 * sizes)]
-        faults = check(*decoded, Plan.from_records(sized))
-        rows += [row for row, fault in zip(sized, faults, strict=True) if not fault][: sizes - 1]
+        rows += legal(sized)[: sizes - 1]
     return Table(model, system, rows)
 
 
