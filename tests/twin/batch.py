@@ -402,9 +402,14 @@ class Batch:
         return forward, backward
 
     def _windows(self) -> Windows:
-        """Return the passes of a base block, less what else is on the network of the replicas."""
+        """Return the passes of a base block, less what else is on the network of the replicas.
+
+        Of a chunk the last block waits less for offload traffic, and the mean counts.
+        """
         run, block, embedding_head = self.run, self.block, self.embedding_head
-        forward, backward = self.fw["base"], self.bw["base"]
+        count = max(1, block.run.chunk_blocks)
+        forward = self.fw["base"] - (self.fw_excess["base"] - self.fw_excess["edge"]) / count
+        backward = self.bw["base"] - (self.bw_excess["base"] - self.bw_excess["edge"]) / count
         if run.dp_on_tp:
             forward -= block.fw_tp.time["base"]
             backward -= block.recomm.time["base"] + block.agrad_tp.time["base"]

@@ -390,7 +390,8 @@ class DataCollectives:
             each = reduce((whole - rest) / np.maximum(count, 1.0))
             others = np.where(bucket > 0, count * each, others)
             last = np.where(bucket > 0, self._part(reduce, rest), last)
-            share = rest / np.maximum(whole, 1.0)  # an empty stage has no gradients: no division by 0
+            # An empty stage has no gradients: no division by 0.
+            share = rest / np.maximum(whole, 1.0)
             before = np.where(bucket > 0, blocks * (1 - share), before)
         return Buckets(others, last, before)
 
