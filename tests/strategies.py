@@ -635,6 +635,7 @@ def extensions(draw: st.DrawFn, system: Document) -> Document:
         },
     )
     seconds = st.one_of(st.just(0), st.floats(1e-7, 1e-3))
+    uplink = st.fixed_dictionaries({"processors": odd(40), "bandwidth": st.floats(0.1, 500)})
     link = st.fixed_dictionaries(
         {},
         optional={
@@ -644,6 +645,8 @@ def extensions(draw: st.DrawFn, system: Document) -> Document:
             "in_network_reduction": st.booleans(),
             "operations": measured_collectives(),
             "processor_usage": zero_or(0.001, 0.49),
+            "synchronous": st.booleans(),
+            "uplink": uplink,
         },
     )
     more = draw(st.sampled_from((("tfloat32",), *2 * (("tfloat32", "float4"),))))
