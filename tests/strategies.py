@@ -577,7 +577,7 @@ def measured_collectives(draw: st.DrawFn) -> Document:
     """Operations of a network as they are stated where they were measured."""
     latency, shares = st.floats(1e-7, 1e-3), st.floats(0.05, 1.9)
     found = {}
-    names = st.sampled_from(("all_reduce", "reduce_scatter", "all_gather", "p2p"))
+    names = st.sampled_from(("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "p2p"))
     for name in draw(st.sets(names, min_size=1)):
         ranks = sorted(draw(st.sets(st.sampled_from((2, 3, 4, 8, 16, 64)), min_size=1)))
         rates = [[n, draw(shares), draw(st.one_of(st.just(0), latency))] for n in ranks]
@@ -689,7 +689,12 @@ def extensions(draw: st.DrawFn, system: Document) -> Document:
         ext["memory"] = draw(st.fixed_dictionaries({}, optional=use))
     if draw(st.booleans()):
         host = {"GBps": st.floats(1, 1000), "efficiency": st.floats(0.1, 1), "processors": odd(16)}
-        ext["host"] = draw(st.fixed_dictionaries(host))
+        shared = {"network": st.sampled_from(range(len(system["networks"])))}
+        ext["host"] = draw(st.fixed_dictionaries(host, optional=shared))
+    if draw(st.booleans()):
+        shares = {f"{link}_efficiency": st.floats(0.1, 1) for link in ("nvlink", "nic")}
+        engines_of = {"num_sms": st.integers(0, 60), "multiprocessors": st.integers(61, 150)}
+        ext["ep_library"] = draw(st.fixed_dictionaries(shares | engines_of))
     return ext
 
 
