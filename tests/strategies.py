@@ -687,15 +687,20 @@ def extensions(draw: st.DrawFn, system: Document) -> Document:
         portions = {"fragmentation": zero_or(0.001, 0.1), "host_share": zero_or(0.01, 1)}
         use |= {"withheld_GiB": zero_or(0.01, 2), **portions}
         ext["memory"] = draw(st.fixed_dictionaries({}, optional=use))
-    if draw(st.booleans()):
-        host = {"GBps": st.floats(1, 1000), "efficiency": st.floats(0.1, 1), "processors": odd(16)}
-        shared = {"network": st.sampled_from(range(len(system["networks"])))}
-        ext["host"] = draw(st.fixed_dictionaries(host, optional=shared))
-    if draw(st.booleans()):
-        shares = {f"{link}_efficiency": st.floats(0.1, 1) for link in ("nvlink", "nic")}
-        engines_of = {"num_sms": st.integers(0, 60), "multiprocessors": st.integers(61, 150)}
-        ext["ep_library"] = draw(st.fixed_dictionaries(shares | engines_of))
-    return ext
+    return ext | draw(host_and_library(len(system["networks"])))
+
+
+def host_and_library(networks: int) -> st.SearchStrategy[Document]:
+    """A host of a node and a library of experts, or one of them, or neither."""
+    host = {"GBps": st.floats(1, 1000), "efficiency": st.floats(0.1, 1), "processors": odd(16)}
+    shared = {"network": st.sampled_from(range(networks))}
+    library = {f"{link}_efficiency": st.floats(0.1, 1) for link in ("nvlink", "nic")}
+    library |= {"num_sms": st.integers(0, 60), "multiprocessors": st.integers(61, 150)}
+    both = {
+        "host": st.fixed_dictionaries(host, optional=shared),
+        "ep_library": st.fixed_dictionaries(library),
+    }
+    return st.fixed_dictionaries({}, optional=both)
 
 
 def _more(random: Random, row: Document, model: Document, system: Document) -> Document:
