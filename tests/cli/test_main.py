@@ -280,7 +280,7 @@ def test_ctrl_c_amid_imports_of_a_checkout_is_one_line(tmp_path):
         capture_output=True,
         text=True,
         check=False,
-        preexec_fn=take_signals,  # noqa: PLW1509, which has threads in mind
+        preexec_fn=take_signals,
     )
     assert (result.returncode, result.stderr) == (
         130,
