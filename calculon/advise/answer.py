@@ -378,11 +378,16 @@ class Answer(WithMfu[float | None]):
 def answer(
     question: Question, plans: Callable[[Question, int], SearchResult] | None = None
 ) -> Answer:
-    """Answer a question; `plans` defaults to a search on each number of processors (:func:`plans_on`)."""
+    """Answer a question; `plans` defaults to a search on each number of processors.
+
+    The default is :func:`plans_on` for the first number, and :func:`best_on` for the others.
+    """
     first, cache = question.num_procs[0], CostCache()
-    of_count = plans or partial(plans_on, cache=cache)
     # The smallest count needs nearly all blocks of the others.
-    results = {count: of_count(question, count) for count in sorted({first, *question.counts})}
+    results = {}
+    for count in sorted({first, *question.counts}):
+        find = plans_on if count == first else best_on
+        results[count] = (plans or partial(find, cache=cache))(question, count)
     found = results[first]
     best = found[0].execution if len(found) else None
     return Answer(
@@ -438,10 +443,10 @@ def plans_on(
     return replace(found, riskier=int(best[0])) if len(best) and len(found) else found
 
 
-def best_on(question: Question, num_procs: int) -> SearchResult:
-    """Find the single best plan."""
+def best_on(question: Question, num_procs: int, *, cache: CostCache | None = None) -> SearchResult:
+    """Find the single best plan; `cache` as in :func:`plans_on`."""
     space = space_of(question, num_procs)
-    return _within_risk(question, space, lambda where: Best(BEST, 1, where))
+    return _within_risk(question, space, lambda where: Best(BEST, 1, where), cache=cache)
 
 
 def _within_risk(
