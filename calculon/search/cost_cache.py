@@ -34,6 +34,11 @@ class CostCache:
         self._kept: dict[tuple[str, Hashable], _Kept] = {}
         self._bytes = 0
 
+    def clear(self) -> None:
+        """Free the memory of all costs."""
+        self._kept.clear()
+        self._bytes = 0
+
     def records(
         self,
         kind: str,
