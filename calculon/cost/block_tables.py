@@ -75,6 +75,7 @@ def block_tables(model: Model, system: System, plan: Plan, edition: Edition) -> 
     """
     embedding_head = EmbeddingHeadTables(model, system, edition) if model.vocab else None
     blocks: list[tuple[BlockCost, ...]] = []
+    ends: dict[tuple[BlockChoice, bytes], list[EmbeddingHeadCost]] = {}
     block_row, count = np.zeros(len(plan), np.int64), 0
     for block, rows in grouped(plan, BlockChoice):
         alike = [getattr(plan, name)[rows] for name in SIZE_FIELDS]
@@ -82,7 +83,11 @@ def block_tables(model: Model, system: System, plan: Plan, edition: Edition) -> 
         machines, sizes = of_rows(system, rows[first]), sizes[:, : len(alike)]
         blocks += block_costs(model, machines, [block], sizes, edition)
         if embedding_head is not None:
-            embedding_head.add(embedding_head.costs([block], sizes, machines))
+            own = system.variants or model.mtp_layers
+            key = block if own else plain_choice(block, machines), sizes.tobytes()
+            if key not in ends:  # choices that differ only within blocks share their ends
+                ends[key] = embedding_head.costs([block], sizes, machines)
+            embedding_head.add(ends[key])
         block_row[rows] = count + size_of
         count += len(sizes)
     shards = shard_count(plan.optimizer_sharding, plan.dp_shard, data_ranks(plan))
