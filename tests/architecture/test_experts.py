@@ -153,6 +153,22 @@ def test_rows_are_copied_and_added_up():
             np.testing.assert_allclose(accessed, 2 * M * H * (1 + K))
 
 
+def test_rows_are_padded_by_a_copy_for_narrow_products_unless_a_dispatcher_pads_them():
+    narrow = {"matmul_dtype": "float8", "tensor_par_comm_type": "rs_ag"}
+    names = {"MlpBlock_Experts_Pad", "MlpBlock_Experts_Unpad"}
+    for dispatcher in ("alltoall", "allgather"):
+        layers = layers_of(MODEL, moe_dispatcher=dispatcher, **narrow)
+        for name in names:
+            for accessed in layers[name].accessed[:2]:
+                np.testing.assert_allclose(accessed, 2 * 2 * K * M * H)
+    for changes in (
+        {"matmul_dtype": "same"},
+        {"moe_dispatcher": "deepep"},
+        {"moe_pad_to_capacity": True, "moe_capacity_percent": 100},
+    ):
+        assert not names & layers_of(MODEL, **(narrow | changes)).keys()
+
+
 def test_the_collectives_are_those_of_an_mlp_and_of_the_scores():
     layers, dense = (
         layers_of(MODEL, tensor_par_comm_type="rs_ag", moe_dispatcher="allgather"),
