@@ -7,7 +7,7 @@ section 2; Fedus et al., *Switch Transformers*, arXiv 2101.03961, section 2.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain
 
 import numpy as np
@@ -20,6 +20,7 @@ from calculon.architecture.layers.routing import (
     added_expert_bias,
     chosen_experts,
     grouped_linear,
+    moved_rows,
     router,
 )
 from calculon.architecture.projection import (
@@ -31,9 +32,13 @@ from calculon.architecture.projection import (
 from calculon.architecture.shape import BlockShape
 from calculon.base.units import Count
 from calculon.declarations.model import Model
+from calculon.hardware.collectives.dispatch import LIBRARIES
 
 SHARED = "Shared_"
 """Prefix of the names of layers of shared experts."""
+
+_PAD_KERNELS = 2
+"""Kernels that pad the rows of experts, and their scores."""
 
 _AGAIN = Flags(recompute=When.RECOMPUTE_ALL)
 _SHARING = _AGAIN._replace(drops_activation=When.ALWAYS, shares_activation=True)
@@ -87,7 +92,7 @@ def _routed(shape: BlockShape) -> Iterator[Layer]:
     inner = shape_of_rows(shape)
     if model.moe_latent:
         yield from _to_latents(shape)
-    for layer in chain(dispatch_layers(inner), _products(inner), combine_layers(inner)):
+    for layer in chain(dispatch_layers(inner), _padded(inner), combine_layers(inner)):
         yield layer._replace(routed=_depends_on_routing(layer))
     if model.moe_latent:
         yield from _from_latents(shape)
@@ -159,6 +164,24 @@ def _readers(shape: BlockShape) -> Layer:
         flags=_AGAIN._replace(drops_activation=keeps),
     )
     return layer._replace(kernel="add")  # no adjacent kernel can add the gradients
+
+
+def _padded(shape: BlockShape) -> Iterator[Layer]:
+    """Yield the products of the experts, with copies of their rows if products need multiples of 16 or more rows.
+
+    Products in 8 or 4 bits do. Each pass copies the rows of all experts, without the padding between them, and the
+    results. Rows padded to a capacity are not padded again, and expert libraries pad them as they create them. The few
+    rows of padding are not counted. Source: Megatron-LM, ``moe/experts.py``, ``TEGroupedMLP.forward``,
+    ``quantization_padding``; Transformer Engine, ``pytorch/module/fp8_padding.py``.
+    """
+    choice, elements = shape.choice, shape.rows * shape.model.hidden
+    if shape.recipe is None or choice.moe_pad_to_capacity or choice.moe_dispatcher in LIBRARIES:
+        yield from _products(shape)
+        return
+    copy = partial(moved_rows, elements=elements, dtype_bytes=shape.widths.result, flags=_AGAIN)
+    yield copy("MlpBlock_Experts_Pad", kernels=_PAD_KERNELS)
+    yield from _products(shape)
+    yield copy("MlpBlock_Experts_Unpad", kernels=1)
 
 
 def _products(shape: BlockShape) -> Iterator[Layer]:

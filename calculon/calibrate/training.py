@@ -104,6 +104,8 @@ def _rates(document: dict[str, Any], kind: str, factor: float, *, excluded: str 
                     one[which]["shares"] = [
                         [width, _capped(share * factor)] for width, share in pairs
                     ]
+        elif rate.get("law") == "calls":
+            continue  # as fast as other products, whose rate is scaled
         elif "law" in rate:
             rate["max_efficiency"] = _capped(rate["max_efficiency"] * factor)
         elif "curve" in rate:

@@ -9,6 +9,12 @@ from calculon.base.frozen import dataclass
 from calculon.base.units import GIB, GIGA, Bytes, BytesPerSecond, Count, Seconds
 from calculon.declarations.fields import Declaration, declare
 from calculon.hardware.curve import decode_rows, rows_schema
+from calculon.hardware.kernels.laws import Gemm
+
+GROUPED_TYPES = (
+    *("bfloat16", "float16", "float8", "float8_block", "nvfp4", "mxfp4", "mxfp4_mxfp8"),
+)
+"""Types of the weights of experts whose products have laws of their own."""
 
 _RANKS = Declaration(help="members of the group", at_least=2)
 _LATENCY = Declaration(help="latency of the smallest message", unit="s", at_least=0)
@@ -219,11 +225,11 @@ class Serving:
         at_least=0,
         default=7e-6,
     )
-    grouped_efficiency: float = declare(
-        "rate of grouped GEMM (experts) relative to other products",
-        above=0,
-        at_most=1,
-        default=1.0,
+    grouped: dict[str, Gemm] = declare(
+        "law of the products of experts in inference engines, by type of their weights; by default that of other "
+        "products",
+        choices=GROUPED_TYPES,
+        default=None,
     )
     decode_attention: DecodeAttention = declare(
         "decode attention, for one new token per sequence", default=DecodeAttention()

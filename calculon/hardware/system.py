@@ -249,10 +249,11 @@ def grouped_product(system: System, types: Types) -> Kernel:
 
     One kernel for all experts computes tiles with the rows of one expert, and fills the multiprocessors with tiles of
     the next one (Gale et al., *MegaBlocks*, arXiv 2211.15841, section 5). Errors of the law ``tiles``, without a
-    constant for experts: grouped products of SimuMax on A100 (Transformer Engine, 12 in all passes) 2 to 3 % in the
-    median; DeepGEMM on H800 in 8 bits, 256 to 8,192 rows (5), 5 %; forward layers of aiconfigurator in bfloat16 with
-    balanced experts of at least 16 rows, above 0.1 ms: H100 7 % of 16, H200 11 % of 7, B200 13 % of 9; 8-bit layers
-    with small experts are predicted 23 to 34 % too fast.
+    constant for experts: DeepGEMM on H800 in 8 bits, 256 to 8,192 rows (5), 5 %; forward layers of aiconfigurator in
+    bfloat16 with balanced experts of at least 16 rows, above 0.1 ms: H100 7 % of 16, H200 11 % of 7, B200 13 % of 9;
+    8-bit layers with small experts are predicted 23 to 34 % too fast. Products that Transformer Engine launches one by
+    one follow :class:`~calculon.hardware.kernels.stated_rates.ExpertCalls`: those of an A100 overlap on four streams
+    (12 in all passes, 1 to 4 %); kernels of Hopper and Blackwell occupy all multiprocessors and do not.
     """
     stated = system.rate("grouped_product", types.product)
     if stated is not None and not isinstance(stated, ExpertCalls):

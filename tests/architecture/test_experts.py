@@ -153,6 +153,22 @@ def test_rows_are_copied_and_added_up():
             np.testing.assert_allclose(accessed, 2 * M * H * (1 + K))
 
 
+def test_rows_are_padded_by_a_copy_for_narrow_products_unless_a_dispatcher_pads_them():
+    narrow = {"matmul_dtype": "float8", "tensor_par_comm_type": "rs_ag"}
+    names = {"MlpBlock_Experts_Pad", "MlpBlock_Experts_Unpad"}
+    for dispatcher in ("alltoall", "allgather"):
+        layers = layers_of(MODEL, moe_dispatcher=dispatcher, **narrow)
+        for name in names:
+            for accessed in layers[name].accessed[:2]:
+                np.testing.assert_allclose(accessed, 2 * 2 * K * M * H)
+    for changes in (
+        {"matmul_dtype": "same"},
+        {"moe_dispatcher": "deepep"},
+        {"moe_pad_to_capacity": True, "moe_capacity_percent": 100},
+    ):
+        assert not names & layers_of(MODEL, **(narrow | changes)).keys()
+
+
 def test_the_collectives_are_those_of_an_mlp_and_of_the_scores():
     layers, dense = (
         layers_of(MODEL, tensor_par_comm_type="rs_ag", moe_dispatcher="allgather"),
@@ -193,11 +209,15 @@ def test_one_expert_is_the_dense_mlp_and_a_router():
     np.testing.assert_array_equal(router.flops[0], 2 * M * H)
 
 
-def of_experts(system, experts, rows, n=1024, k=512):
-    """Return times and memory times of products of experts in all passes, at the rate of a kind."""
+def of_experts(system, experts, rows, n=1024, k=512, loop=None):
+    """Return times and memory times of products of experts in all passes, at the rate of a kind.
+
+    The host launches them in a loop, or with `loop` 1 all at once.
+    """
+    loop = np.array([float(experts)]) if loop is None else loop
     types = Types("bfloat16", "bfloat16", "bfloat16")
     widths = Widths(2, 2, 2)
-    layer = grouped_linear("x", experts, 8, rows, n, k, loop=1.0, widths=widths, flags=Flags())
+    layer = grouped_linear("x", experts, 8, rows, n, k, loop=loop, widths=widths, flags=Flags())
     sizes_of = np.array(layer.flops)[:, None, None], np.array(layer.accessed)[:, None, None]
     shapes = Shapes(*sizes_of, [layer], np.array([0]))
     return [
@@ -213,8 +233,9 @@ def calling(kind="grouped_product", **law):
     return inputs.system(raw)
 
 
-def test_one_kernel_of_all_experts_is_a_batch_of_products_with_their_rows():
-    (own, memory), (plain, same) = of_experts(inputs.system("h100_80g_sxm"), 64, 6400.0)
+@pytest.mark.parametrize("name", ["h100_80g_sxm", "l40s"])
+def test_one_kernel_of_all_experts_is_a_batch_of_products_with_their_rows(name):
+    (own, memory), (plain, same) = of_experts(inputs.system(name), 64, 6400.0, loop=1.0)
     np.testing.assert_array_equal(own, plain)
     np.testing.assert_array_equal(memory, same)
 
@@ -229,6 +250,8 @@ def test_experts_that_are_called_one_by_one_share_no_multiprocessors():
     np.testing.assert_array_equal(four[0], four[1])
     (limited, _), _ = of_experts(calling(together=2, call=1e-4), 64, 6400.0)
     np.testing.assert_allclose(limited, 64 * 1e-4)
+    (one, _), (same, _) = of_experts(calling(together=2, call=1e-4), 1, 100.0)
+    np.testing.assert_array_equal(one, same)  # there is no other call to wait for
 
 
 @pytest.mark.parametrize(
@@ -270,6 +293,20 @@ def test_grouped_products_take_what_was_measured():
     for name, experts, rows, n, k, seconds in MEASURED:
         (own, _), _ = of_experts(inputs.system(name), experts, float(experts * rows), k, n)
         assert float(own[0].item()) == pytest.approx(seconds, rel=0.06), (name, experts)
+
+
+@pytest.mark.parametrize(("experts", "rows", "tflops"), [(8, 4096, 627.9), (16, 2048, 553.9)])
+def test_grouped_products_of_hopper_are_as_fast_as_one_after_another(experts, rows, tflops):
+    """Short calls of Transformer Engine 2.7 on an H100, (m, 2048) x (2048, 768) for each expert.
+
+    Source: NVIDIA/TransformerEngine pull request 2045, ``general_grouped_gemm`` on several streams.
+    """
+    raw = document("systems", "h100_80g_sxm")
+    raw["ext"]["kernels"]["product"]["bfloat16"]["sustained"] = 1.0
+    (own, _), (batch, _) = of_experts(inputs.system(raw), experts, float(experts * rows), 2048, 768)
+    measured = 2 * experts * rows * 2048 * 768 / (tflops * 1e12)
+    assert float(own[0].item()) == pytest.approx(measured, rel=0.06)
+    assert float(batch[0].item()) < 0.88 * measured
 
 
 @pytest.mark.parametrize(("system", "rate"), [("h100_80g_sxm", "float32"), ("a100_80e", "float16")])

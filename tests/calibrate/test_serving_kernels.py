@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from calculon import inputs
-from calculon.calibrate.kernels.experts import GROUP, layer_times, share_of_products
+from calculon.calibrate.kernels.experts import GROUP, grouped_law, grouped_products, layer_times
 from calculon.calibrate.kernels.fitted_part import PROCESSORS, held_out
 from calculon.calibrate.kernels.serving import FLOOR, fit
 from calculon.hardware.kernels.laws import Processor, alignment
@@ -40,9 +40,11 @@ def test_the_catalog_has_what_the_fit_gives(name):
         stated["small_reduce"]["latency"], found["small_reduce"]["latency"], strict=True
     ):
         assert mine == pytest.approx(fresh, rel=0.02)
+    assert stated["routing_floor"] == pytest.approx(found["routing_floor"], rel=0.02)
+    assert stated["grouped"].keys() == found["grouped"].keys()
     told = document("systems", name)["about"]["kernels"]
     off = 100 * abs(part.rows.predicted / part.rows.measured - 1)
-    for group in GROUPS:
+    for group in (*GROUPS, GROUP):
         hidden = part.rows.held_out & (part.rows.group == group)
         assert told[group]["n"] == hidden.sum()
         assert told[group]["median"] == pytest.approx(off[hidden].median(), abs=0.3)
@@ -52,6 +54,7 @@ def test_rows_that_the_fit_did_not_see_are_as_far_off_as_promised():
     for name in GPUS:
         told = document("systems", name)["about"]["kernels"]
         assert all(told[group]["median"] <= 10 for group in GROUPS), name
+        assert told[GROUP]["median"] <= 16, name
 
 
 @pytest.mark.parametrize("name", measured.GPUS)
@@ -134,26 +137,14 @@ def test_a_message_that_took_longer_than_larger_ones_does_not_count(tables):
     assert latency[8] == pytest.approx(5e-6, rel=0.01)
 
 
-def test_layers_of_experts_tell_the_rate_of_their_products():
-    """Layers that the model itself takes a share of its rate for give that share back, and few rows give none."""
-    rows = TABLES["moe"][(TABLES["moe"].gpu == "A100-SXM4-80GB") & (TABLES["moe"].ep == 1)]
-    serving = replace(A100.ext.serving, grouped_efficiency=0.5)
-    slow = replace(A100, ext=replace(A100.ext, serving=serving))
-    made = rows.assign(time_s=layer_times(rows, slow)[0])
-    share, *_ = share_of_products(made, "A100-SXM4-80GB", A100)
-    assert share == {"grouped_efficiency": pytest.approx(0.5, rel=0.05)}
-    few, *_ = share_of_products(made[made.tokens < 100], "A100-SXM4-80GB", A100)
-    assert few == {}
-    assert share_of_products(rows, "L40S", A100) is None
-
-
-@pytest.mark.parametrize("name", some(GPUS, 2))
-def test_layers_of_experts_are_as_far_off_as_promised(name):
-    system = inputs.system(name)
-    memory = replace(system.mem1, bandwidth=PROCESSORS[GPUS[name]].bandwidth)
-    _, _, _, rows = share_of_products(TABLES["moe"], GPUS[name], replace(system, mem1=memory))
-    told = document("systems", name)["about"]["kernels"][GROUP]
-    off = 100 * abs(rows.predicted / rows.measured - 1)[rows.held_out]
-    assert told["n"] == len(off)
-    assert told["median"] == pytest.approx(off.median(), abs=0.3)
-    assert told["median"] <= 25
+def test_layers_of_experts_give_their_law_back():
+    rows = TABLES["moe"][TABLES["moe"].gpu == "A100-SXM4-80GB"]
+    law = grouped_law(0.6, 40.0, 400.0, 0.7, A100.rate("product", "bfloat16"))
+    serving = replace(A100.ext.serving, routing_floor=6e-6, grouped={"bfloat16": law})
+    own = replace(A100, ext=replace(A100.ext, serving=serving))
+    made = rows.assign(time_s=layer_times(rows, own))
+    found, _, _, fitted_rows = grouped_products(made, "A100-SXM4-80GB", A100)
+    assert found["routing_floor"] == pytest.approx(6e-6, rel=0.02)
+    assert found["grouped"]["bfloat16"]["memory_efficiency"] == pytest.approx(0.7, rel=0.02)
+    np.testing.assert_allclose(fitted_rows.predicted, fitted_rows.measured, rtol=0.03)
+    assert grouped_products(rows, "L40S", A100) is None

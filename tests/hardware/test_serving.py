@@ -45,7 +45,7 @@ def test_its_figures_are_none_of_a_training_step():
     beside = figures_of(stated, serving=True).keys() - figures_of(stated).keys()
     floors = {f"{name}_floor" for name in ("matrix", "attention", "vector", "routing")}
     attention = {f"decode_attention.{name}" for name in STATED["decode_attention"]}
-    names = floors | attention | {"grouped_efficiency", "small_reduce.efficiency", "step_host"}
+    names = floors | attention | {"small_reduce.efficiency", "step_host"}
     assert beside == {f"ext.serving.{name}" for name in names}
     changed = with_figures(stated, {"ext.serving.decode_attention.efficiency": 0.9})
     assert changed.ext.serving.decode_attention.efficiency == 0.9

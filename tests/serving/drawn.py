@@ -86,7 +86,6 @@ def constants(draw: st.DrawFn) -> Document:
     latency = sorted(draw(st.lists(st.floats(1e-7, 1e-4), min_size=3, max_size=3)))
     return {
         **{name: draw(seconds) for name in FLOORS},
-        "grouped_efficiency": draw(st.floats(0.1, 1)),
         "decode_attention": {
             "efficiency": draw(st.floats(0.1, 1)),
             "key_tile": draw(st.sampled_from((0, 64, 128))),

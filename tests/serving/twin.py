@@ -106,11 +106,9 @@ class Twin:
         mem = self.machine["mem1"]
         return padded(mem["MB_efficiency"], 1e6, moved) / (mem["GBps"] * 1e9)
 
-    def _kernel(
-        self, engine: Document, flops: float, moved: float, floor: float, share: float = 1.0
-    ) -> float:
-        """Return a floor, and the work beside it at a share of the engine's rate; nothing where there is none."""
-        rate = engine["tflops"] * 1e12 * share
+    def _kernel(self, engine: Document, flops: float, moved: float, floor: float) -> float:
+        """Return a floor, and the work beside it at the engine's rate; nothing where there is none."""
+        rate = engine["tflops"] * 1e12
         arithmetic = padded(engine["gflops_efficiency"], 1e9, flops) / rate
         memory = self._memory(moved)
         adds = self.machine["processing_mode"] == "no_overlap"
@@ -141,8 +139,7 @@ class Twin:
         moved = rows * depth * operand + rows * width * 2 + weights
         matrix = self.machine["matrix"][engine]
         floor = self.floors["matrix_floor"]
-        share = self.floors["grouped_efficiency"] if touched else 1.0
-        self._row(stage, count, self._kernel(matrix, 2 * rows * depth * width, moved, floor, share))
+        self._row(stage, count, self._kernel(matrix, 2 * rows * depth * width, moved, floor))
 
     def _reduce(self, stage: str, count: int, size: float) -> None:
         if self.t == 1:
@@ -283,7 +280,7 @@ class Twin:
         local, rows = experts / self.e, tokens * each / self.e
         touched = max(1.0, local * (1 - (1 - each / experts) ** tokens))
         width = model.get("expert_feedforward", model["feedforward"]) / (self.t / self.e)
-        copied = 2 * (tokens + tokens * each) * h
+        copied = 2 * (tokens + rows) * h
         self._routing(tokens * experts * 10, tokens * experts * 12)
         self._routing(0.0, copied)
         self._product("block", 1, rows, h, 2 * width, stored, touched)

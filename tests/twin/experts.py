@@ -84,10 +84,12 @@ def routed(run: Run) -> list[Layer]:
         _choice(run),
         *_into_latents(run),
         *before,
+        *_padded(run, "MlpBlock_Experts_Pad", 2),
         *grouped(run, "MlpBlock_Experts1", rows, model.row_width, width, width, plain),
         _function(run, rows * model.inner_width // run.width_par),
         *grouped(run, "MlpBlock_Experts2", rows, inner, model.row_width, model.row_width, again),
         *_biased(run, rows),
+        *_padded(run, "MlpBlock_Experts_Unpad", 1),
         *after,
         *_out_of_latents(run),
     ]
@@ -344,6 +346,17 @@ def _order(run: Run, name: str) -> Layer:
         kernels = 1 if run.execution.fusion in ("compile", "max") else 2
         layer.kernels = kernels, kernels, 0
     return layer
+
+
+def _padded(run: Run, name: str, kernels: int) -> list[Layer]:
+    """Copy the rows of experts to places of a multiple of 16 rows, or back, for products in fewer than 16 bits."""
+    ex = run.execution
+    if run.recipe is None or ex.moe_pad_to_capacity or ex.moe_dispatcher in LIBRARIES:
+        return []
+    count, again = run.expert_rows * run.model.row_width, Flags(recompute=run.full_recompute)
+    layer = elementwise(run, name, again, count, "", (0, 0), (2, 2), grads=0)
+    layer.kernels = kernels, kernels, 0
+    return [layer]
 
 
 def _readers(run: Run) -> Layer:

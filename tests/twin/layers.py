@@ -132,7 +132,7 @@ class Layer:
         arithmetic = self._type()
         if self.engine in ("attention", "linear"):
             return self._attention(stage, arithmetic)
-        if self.kind == "grouped" and arithmetic in system.calls:
+        if self.kind == "grouped" and self.loop > 1 and arithmetic in system.calls:
             return self._in_calls(stage, arithmetic)
         return self._multiplied(stage, arithmetic, flops)
 

@@ -128,8 +128,15 @@ def sorted_rows(
 
     Source: Megatron-LM, ``moe/moe_utils.py``, ``sort_chunks_by_idxs``: a split and a concatenation, or one kernel.
     """
-    moved = 2 * dtype_bytes * elements
     kernels = _SORT_KERNELS_FUSED if fused else _SORT_KERNELS
+    return moved_rows(name, elements, kernels, dtype_bytes=dtype_bytes, flags=flags)
+
+
+def moved_rows(
+    name: str, elements: Number, kernels: int, *, dtype_bytes: float, flags: Flags
+) -> Layer:
+    """Return a copy of rows in each pass, by a number of kernels."""
+    moved = 2 * dtype_bytes * elements
     return Layer(
         name=name,
         kernel="routing",

@@ -8,7 +8,7 @@ import pandas as pd
 from scipy.optimize import least_squares
 
 from calculon.base.units import Array, Seconds
-from calculon.calibrate.kernels.experts import share_of_products
+from calculon.calibrate.kernels.experts import grouped_products
 from calculon.calibrate.kernels.fitted_part import PROCESSORS, FittedPart, held_out
 from calculon.calibrate.networks import disturbed
 from calculon.calibrate.steps import rounded
@@ -87,7 +87,7 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
             (_attention, "attention"),
             (_reduce, "collectives"),
             (_floor, "launches"),
-            (share_of_products, "moe"),
+            (grouped_products, "moe"),
         )
         if name in tables and (part := one(tables[name], gpu, system)) is not None
     ]

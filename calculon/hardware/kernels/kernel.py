@@ -163,6 +163,10 @@ class Shapes(NamedTuple):
         """Return the number of kernels that each pass of a layer launches: shape (phases, layers, blocks)."""
         return launches(self.accessed(), self._layers())
 
+    def looped(self) -> bool:
+        """Return whether the host launches a layer in a loop."""
+        return any(isinstance(layer.loop, np.ndarray) for layer in self._layers())
+
     def products(self) -> Array:
         """Return batch, m, n and k of matrix products ``(m, n) x (n, k)``: shape (4, layers, blocks)."""
         result = np.zeros((4, len(self.rows), self.all_flops.shape[-1]))

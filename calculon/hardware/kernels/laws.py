@@ -84,7 +84,7 @@ class Processor(NamedTuple):
     """Properties that products depend on: peak in FLOP/s, tier-1 bandwidth in B/s, bytes per operand element."""
 
     peak: float
-    bandwidth: float
+    bandwidth: Array | float
     element_bytes: float
 
 
@@ -264,7 +264,7 @@ class Gemm:
         """True: times scale with the engine's peak."""
         return True
 
-    def _bandwidth(self, on: Processor) -> float:
+    def _bandwidth(self, on: Processor) -> Array | float:
         """Return the bandwidth for operands and partial sums, in B/s."""
         share = self.memory_efficiency
         return on.bandwidth if share is None else on.bandwidth * share

@@ -158,7 +158,8 @@ class ExpertCalls:
     """Law of expert products that the host launches one by one.
 
     On several streams, `together` products share the multiprocessors; the others wait. Each is as fast as any other
-    product of its shape, and calls cannot follow each other faster than the host makes them.
+    product of its shape, and calls cannot follow each other faster than the host makes them. In a graph of the whole
+    iteration, the host makes no calls: one kernel multiplies the rows of all experts.
 
     Source: Transformer Engine, ``common/gemm/cublaslt_gemm.cu``, ``nvte_multi_stream_cublas_gemm``, which
     ``GroupedLinear`` calls.
@@ -170,6 +171,8 @@ class ExpertCalls:
 
     def times(self, shapes: Shapes, engine: Engine, memory: Memory, element_bytes: float) -> Times:
         """Return the times of layers: see :meth:`~calculon.hardware.kernels.kernel.Rate.times`."""
+        if not shapes.looped():
+            return self.products.times(shapes, engine, memory, element_bytes)
         experts = shapes.products()[0]
         turns = experts / np.minimum(experts, self.together)
         flops, accessed = shapes.all_flops.copy(), shapes.all_accessed.copy()
@@ -178,7 +181,7 @@ class ExpertCalls:
         one = shapes._replace(all_flops=flops, all_accessed=accessed, together=self.together)
         # One turn is a batch of `together` products with its share of FLOP and bytes.
         arithmetic, own = self.products.times(one, engine, memory, element_bytes)
-        runs = shapes.flops() > 0
+        runs = (shapes.flops() > 0) & (experts > 1)
         busy = np.maximum(arithmetic * turns, np.where(runs, experts * self.call, 0.0))
         return busy, None if own is None else own * turns
 

@@ -86,6 +86,9 @@ Ranks with the same tokens select their own rows, and an exchange delivers rows 
 ``low_latency_dispatch``). Grouped products add the biases (FlashInfer, ``trtllm_fp4_block_scale_moe``).
 """
 
+COPIES = ("MlpBlock_Permute", "MlpBlock_Unpermute")
+"""Layers that copy tokens to rows of experts, or sum these rows."""
+
 JOINED = ("sum",)
 """Operators that are fused with the next norm and have no floor (vLLM and TensorRT-LLM, fused add and RMSNorm)."""
 
@@ -99,6 +102,7 @@ class Row(NamedTuple):
         times: Number of occurrences in a pass through all stages.
         stage: Location: ``block``, ``first`` or ``last``.
         engine: Type of the arithmetic, for a product with weights.
+        stored: Type of these weights, one of :data:`~calculon.serving.records.number_types.WEIGHT_TYPES`.
         flops, moved: FLOP, and bytes in tier-1 memory, per occurrence.
         weights, cache: Bytes of weights and of the KV cache among these.
         message: Bytes of an all-reduce over the ranks with the same tokens.
@@ -124,6 +128,7 @@ class Row(NamedTuple):
     exchange: Exchange | None = None
     parts: Count | float = 1.0
     split: SplitCache | None = None
+    stored: str = ""
 
 
 class LayerStack(NamedTuple):
@@ -206,7 +211,8 @@ def _blocks(
     for kind in chain.segments:
         has_experts = False
         for layer in pass_layers(model, sizes, kind, fullest):
-            yield from _of_layer(model, types, sizes, layer, kind.count, routing)
+            local = _of_local_experts(layer, sizes, fullest)
+            yield from _of_layer(model, types, sizes, local, kind.count, routing)
             has_experts |= layer.kernel == "grouped_product"
         if has_experts:
             yield from _exchange(model, types, sizes, kind.count, routing)
@@ -222,6 +228,20 @@ def _fullest(model: Model, sizes: PassSizes, routing: str) -> Array | float:
         return 1.0
     uneven = imbalance(routing, model.num_experts, sizes.expert_par, sizes.copies)
     return uneven * sizes.filled
+
+
+def _of_local_experts(layer: Layer, sizes: PassSizes, fullest: Array | float) -> Layer:
+    """Return the copy of rows for the experts of the busiest rank only, if all ranks have the same tokens.
+
+    Source: TensorRT-LLM, ``cutlass_kernels/moe_gemm/moe_kernels.cu``, ``expandInputRowsKernel``: rows of experts of
+    other ranks are skipped.
+    """
+    if layer.name not in COPIES or not np.any(sizes.expert_par > 1):
+        return layer
+    rows = np.maximum(layer.inputs, layer.outputs)
+    others = np.where(sizes.attn_data_par > 1, 0.0, 1 - fullest / sizes.expert_par)
+    moved = layer.accessed[0] - ACTIVATION_BYTES * others * rows
+    return layer._replace(accessed=(moved, *layer.accessed[1:]))
 
 
 def _exchange(
@@ -319,7 +339,7 @@ def _product(
         yield Row("quantize", _plain(layer, moved), count, stage, 0.0 * _flops(layer), moved)
     weights = layer.weights * WEIGHT_TYPES[stored].bytes
     moved = np.asarray(layer.inputs * operand + layer.outputs * ACTIVATION_BYTES + weights, float)
-    yield Row(name, layer, count, stage, _flops(layer), moved, engine, weights)
+    yield Row(name, layer, count, stage, _flops(layer), moved, engine, weights, stored=stored)
 
 
 def _plain(layer: Layer, moved: Bytes) -> Layer:

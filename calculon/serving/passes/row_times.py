@@ -316,9 +316,11 @@ def _kernel(system: System, row: Row, count: int) -> Parts:
     types = Types(row.engine or wide, system.core_type(wide, "same"), wide)
     if row.engine:
         kernel = KERNELS["product"](system, types)
-        if isinstance(kernel.rate, Gemm):
-            return _tiles(system, kernel.rate, kernel, row)
-        return _by_law(system, kernel, row, count, serving.matrix_floor, _share(system, row))
+        grouped = serving.grouped if layer.kernel == "grouped_product" else None
+        law = (grouped or {}).get(row.stored, kernel.rate)
+        if isinstance(law, Gemm):
+            return _tiles(system, law, kernel, row)
+        return _by_law(system, kernel, row, count, serving.matrix_floor)
     floors = {"attention": serving.attention_floor, "routing": serving.routing_floor}
     floor = floors.get(layer.kernel, serving.vector_floor)
     kernel = KERNELS[layer.kernel](system, types)
@@ -336,7 +338,7 @@ def _tiles(system: System, law: Gemm, kernel: Kernel, row: Row) -> Parts:
     aligned = alignment([n, k], kernel.element_bytes)
     rows, many = np.where(some, m, 1.0), np.where(some, batch, 1.0)
     arithmetic, memory = law.parts(many, rows, k, n, aligned, on, moved=row.moved)
-    arithmetic = np.where(some, arithmetic / _share(system, row), 0.0)
+    arithmetic = np.where(some, arithmetic, 0.0)
     floor = law.start or system.ext.serving.matrix_floor
     if memory is None:
         return _combined(system, floor, arithmetic, _traffic_time(system, row.moved))
@@ -345,16 +347,8 @@ def _tiles(system: System, law: Gemm, kernel: Kernel, row: Row) -> Parts:
     return Parts(np.where(some, floor, 0.0), arithmetic, memory, np.zeros_like(time), time)
 
 
-def _share(system: System, row: Row) -> float:
-    """Return the share of the peak rate of a product: lower for grouped products of experts."""
-    grouped = row.layer is not None and row.layer.kernel == "grouped_product"
-    return system.ext.serving.grouped_efficiency if grouped else 1.0
-
-
-def _by_law(
-    system: System, kernel: Kernel, row: Row, count: int, floor: float, share: float = 1.0
-) -> Parts:
-    """Return the time of a layer by the law of its kernel (forward pass), at a share of its rate.
+def _by_law(system: System, kernel: Kernel, row: Row, count: int, floor: float) -> Parts:
+    """Return the time of a layer by the law of its kernel (forward pass).
 
     The start of streaming kernels was measured for single launches in training; inside a graph the floor of serving
     replaces it. On an engine with a stepped efficiency curve, more work never takes less time: fewer rows run like more
@@ -365,7 +359,7 @@ def _by_law(
     flops, moved = np.zeros((3, 1, count)), np.zeros((3, 1, count))
     flops[0, 0], moved[0, 0] = row.flops, row.moved
     if kernel.rate is ENGINE_RATE:
-        done = kernel.engine.efficiency.padded(flops[0, 0]) / (kernel.engine.peak * share)
+        done = kernel.engine.efficiency.padded(flops[0, 0]) / kernel.engine.peak
         return _combined(system, floor, done, _traffic_time(system, moved[0, 0]))
     # laws contain the start of a launch outside of graphs; the floor of serving, or of fused attention, replaces it
     start = _start(kernel)
@@ -381,9 +375,7 @@ def _by_law(
         memory = _traffic_time(system, row.moved) if law_memory is None else law_memory[0, 0]
         done = arithmetic[0, 0] - np.where(flops[0, 0] > 0, start, 0.0)
     law_start = start if isinstance(kernel.rate, FusedAttention) else 0.0
-    return _combined(
-        system, (law_start or floor) if floor else 0.0, done / share, memory + np.zeros(count)
-    )
+    return _combined(system, (law_start or floor) if floor else 0.0, done, memory + np.zeros(count))
 
 
 def _start(kernel: Kernel) -> float:

@@ -83,15 +83,18 @@ def test_each_stage_launches_its_own_kernels():
     assert eager.time == pytest.approx(eager.first + eager.blocks + eager.last)
 
 
-def test_products_of_experts_reach_a_share_of_the_rate_of_others():
-    """Half the rate takes twice the arithmetic of experts, and nothing else longer; so in systems with a curve."""
+def test_products_of_experts_have_a_law_by_the_type_of_their_weights():
+    """Half the rate takes twice the arithmetic of experts with these weights, and nothing else longer."""
     mixed = replace(SMALL, num_experts=8, experts_per_token=2, expert_feedforward=512)
-    for machine in (H100, PLAIN):
-        slow = replace(machine.ext.serving, grouped_efficiency=0.5)
-        half = replace(machine, ext=replace(machine.ext, serving=slow))
-        found, slower = (timed(mixed, one, prompts=1, chunk=4096) for one in (machine, half))
+    law = H100.rate("product", "bfloat16")
+    slow = replace(law, max_efficiency=law.max_efficiency / 2)
+    for stated, changes in (("bfloat16", 2), ("float8", 1)):
+        serving = replace(H100.ext.serving, grouped={stated: slow})
+        machine = replace(H100, ext=replace(H100.ext, serving=serving))
+        plain = replace(H100, ext=replace(H100.ext, serving=replace(serving, grouped=None)))
+        found, slower = (timed(mixed, one, prompts=1, chunk=4096) for one in (plain, machine))
         for before, after in zip(found.rows, slower.rows, strict=True):
-            times = 2 if before.name == "experts" else 1
+            times = changes if before.name == "experts" else 1
             np.testing.assert_allclose(after.arithmetic, times * before.arithmetic)
             assert after.time > before.time or times == 1
 
