@@ -257,8 +257,6 @@ def fused_time(
     elif name != "cudnn":
         width = value = wide
     one = kernel["backward" if backward else "forward"]
-    if one.get("fills_values", False):
-        value = max(width, value)
     seen = keys + one["lead"] + (one.get("causal_lead", 0) if causal else 0)
     filled = [_filled_width(one["shares"], one_width) for one_width in (width, value)]
     operations = (10 if backward else 4) * seen * sum(filled) / 2 / peak
