@@ -749,7 +749,7 @@ def _narrow(
 ) -> Document:
     """Choose a recipe that the system runs, and what it can be combined with."""
     ext = system.get("ext", {})
-    engines_of = {name: "float4" if name == "nvfp4" else "float8" for name in RECIPES}
+    engines_of = {name: "float4" if "fp4" in name else "float8" for name in RECIPES}
     known = (*system["matrix"], *ext.get("matrix", ()))
     run = [n for n in ext.get("recipes", ("delayed", "tensorwise")) if engines_of[n] in known]
     if chosen["fp8_recipe"] == "none" or not run or row["datatype"] == "float8":
@@ -763,7 +763,7 @@ def _narrow(
     if engine in system["matrix"] and random.random() < 0.2:
         found["matmul_dtype"] = "float8"
         found["float8_scaling"] = "current" if recipe == "tensorwise" else "delayed"
-    keeps = row["training"] and recipe != "nvfp4" and not row["weight_offload"]
+    keeps = row["training"] and "fp4" not in recipe and not row["weight_offload"]
     if not keeps or row.get("zero_stage") in ("3", "owner") or model.get("mtp_layers", 0):
         found["fp8_param_gather"] = False
     return found

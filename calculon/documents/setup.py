@@ -31,6 +31,7 @@ _SCALES = {
     "blockwise": "a factor per 128 values, for weights per 128 x 128",
     "mxfp8": "a factor per 32 values",
     "nvfp4": "a factor per 16 values, and one per tensor",
+    "nvfp4_plain": "a factor per 16 values, and one per tensor",
 }
 """Scaling factors of operands, by recipe."""
 

@@ -361,7 +361,7 @@ class System:
             recipes={
                 name: use.get("transposes", False)
                 for name, use in stated.items()
-                if has["float4" if name == "nvfp4" else "float8"]
+                if has["float4" if "fp4" in name else "float8"]
             },
             attention={name: one["efficiency"] for name, one in ext.get("attention", {}).items()},
             fused={

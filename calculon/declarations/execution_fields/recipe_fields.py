@@ -25,7 +25,7 @@ class RecipeFields(SequenceFields):
     fp8_recipe: str = declare(
         "recipe of training with products in fewer than 16 bits; operands are converted from the stored tensors. "
         "Scales of a tensor come from earlier steps (delayed) or from the tensor itself (tensorwise); scales of "
-        "blocks cover 128 (blockwise), 32 (mxfp8) or, in 4 bits, 16 values (nvfp4). Weights, norms, attention, "
+        "blocks cover 128 (blockwise), 32 (mxfp8) or, in 4 bits, 16 values (nvfp4; nvfp4_plain omits rotation). Weights, norms, attention, "
         "residual stream, embedding, head and optimizer keep their types",
         choices=_Recipes((NO_RECIPE, *RECIPES)),
         default=NO_RECIPE,
@@ -33,7 +33,7 @@ class RecipeFields(SequenceFields):
         label="recipe {}",
         mark="{} recipe",
         needs={"matmul_dtype": ("same", "float8"), "matmul_impl": ("gemm",)},
-        adds="recipes of products in 8 and 4 bits: delayed, tensorwise, blockwise, mxfp8, nvfp4",
+        adds=f"recipes of products in 8 and 4 bits: {', '.join(RECIPES)}",
         with_="matmul_dtype",
     )
     fp8_param_gather: bool = declare(

@@ -153,6 +153,7 @@ def test_flags_mean_fields():
         ("--fp8-format hybrid", "fp8_recipe", "delayed"),
         ("--fp8-format e4m3 --fp8-recipe blockwise", "fp8_recipe", "blockwise"),
         ("--fp4-format e2m1", "fp8_recipe", "nvfp4"),
+        ("--fp4-format e2m1; export NVTE_NVFP4_DISABLE_RHT=1", "fp8_recipe", "nvfp4_plain"),
         ("--num-experts 8", "moe_dispatcher", "allgather"),
         ("--num-experts 8 --moe-token-dispatcher-type flex", "moe_dispatcher", "deepep"),
         ("--moe-expert-capacity-factor 1.25", "moe_capacity_percent", 125),
