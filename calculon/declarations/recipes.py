@@ -144,5 +144,11 @@ Source: Megatron-LM, ``core/transformer/transformer_config.py``: delayed scaling
 discarded.
 """
 
+WITH_ATTENTION = ("delayed", "tensorwise", "mxfp8", "nvfp4", "nvfp4_plain")
+"""Recipes with which attention can run in 8 bits.
+
+Source: Transformer Engine, ``fp8_dpa``, which ``Float8BlockScaling`` refuses.
+"""
+
 GATHERED = ("delayed", "tensorwise", "blockwise", "mxfp8")
 """Recipes with which the weights themselves can be kept in low precision (Megatron-LM, ``--fp8-param-gather``)."""

@@ -90,6 +90,11 @@ def _check_recipe(ex: Execution, model: Model, hardware: System) -> None:
         require(30, ex.matmul_dtype == "same" or agrees, "the recipe says the type of products")
         again = {"norm", "norm_activation", "moe_act"} & {*ex.recompute_modules.split("+")}
         require(30, recipe != "delayed" or not again, "factors of steps before count once")
+    if ex.fp8_attention:
+        law = hardware.fused.get("float8", {"kernels": {}})
+        known = "cudnn" in law["kernels"] and ex.attn_kernel in ("auto", "cudnn")
+        require(30, known and ex.attn_impl == "flash", "cuDNN has attention in 8 bits")
+        require(30, recipe not in ("none", "blockwise"), "the recipe has attention in 8 bits")
     if ex.fp8_param_gather:
         require(
             30,

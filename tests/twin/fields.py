@@ -330,6 +330,7 @@ class Execution:
     pack_imbalance_percent: int = 100
     fp8_recipe: str = "none"
     fp8_param_gather: bool = False
+    fp8_attention: bool = False
     preset: str = "published"  # a name without effect: the twin has no limits of frameworks
 
 

@@ -165,6 +165,19 @@ def _write_types(writing: Writing) -> Fields:
     return found | ({"--fp8-param-gather": True} if writing["fp8_param_gather"] else {})
 
 
+_NARROW_ATTENTION = "--fp8-dot-product-attention"
+
+
+def _narrow_attention(reading: Reading) -> Fields:
+    """Read 8-bit attention, which has no effect without a recipe."""
+    recipe = reading.execution["fp8_recipe"]
+    return {"fp8_attention": reading.switch(_NARROW_ATTENTION) and recipe != NO_RECIPE}
+
+
+def _write_narrow_attention(writing: Writing) -> Fields:
+    return {_NARROW_ATTENTION: True} if writing["fp8_attention"] else {}
+
+
 def _attention(reading: Reading) -> Fields:
     backend = reading.get("--attention-backend", default="auto")
     local = reading.get("--transformer-impl", default="transformer_engine") == "local"
@@ -238,6 +251,7 @@ ROWS = (
         _write_types,
     ),
     *REPLICAS,
+    row("fp8_attention", _NARROW_ATTENTION, _narrow_attention, _write_narrow_attention),
     row(
         "attn_impl",
         "--attention-backend --use-flash-attn --use-flash-attn-v2 --transformer-impl",

@@ -152,6 +152,8 @@ def test_flags_mean_fields():
         ("--transformer-impl local --use-flash-attn", "attn_impl", "flash"),
         ("--fp8-format hybrid", "fp8_recipe", "delayed"),
         ("--fp8-format e4m3 --fp8-recipe blockwise", "fp8_recipe", "blockwise"),
+        ("--fp8-format hybrid --fp8-dot-product-attention", "fp8_attention", True),
+        ("--bf16 --fp8-dot-product-attention", "fp8_attention", False),
         ("--fp4-format e2m1", "fp8_recipe", "nvfp4"),
         ("--fp4-format e2m1; export NVTE_NVFP4_DISABLE_RHT=1", "fp8_recipe", "nvfp4_plain"),
         ("--num-experts 8", "moe_dispatcher", "allgather"),
