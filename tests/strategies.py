@@ -585,6 +585,8 @@ def measured_collectives(draw: st.DrawFn) -> Document:
         found[name] = {"latency": draw(latency), "rates": rates}
         if draw(st.booleans()):
             found[name]["rank_latency"] = draw(latency)
+        if draw(st.booleans()):
+            found[name] |= {"long_step": draw(latency), "least_step": draw(latency)}
     return found
 
 
