@@ -145,10 +145,7 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
     if len(lasting.rows):
         sustained = _continuous(lasting, kernels[about.default], speed, system, engine, about)
         kernels[about.default] = replace(kernels[about.default], sustained=sustained)
-    narrow = {
-        name: one._replace(kernel=replace(one.kernel, sustained=kernels[name].sustained))
-        for name, one in narrow.items()
-    }
+    narrow = {name: one.at_clock(kernels[name]) for name, one in narrow.items()}
     for name in _SERVING:
         kernels.pop(name, None)
     if "flash2" in kernels:
@@ -172,6 +169,10 @@ class Narrow(NamedTuple):
     sources: str
     rows: int
     compared: pd.DataFrame
+
+    def at_clock(self, wide: AttentionKernel) -> "Narrow":
+        """Return the kernel at the clock of continuous work of the one in 16 bits."""
+        return self._replace(kernel=replace(self.kernel, sustained=wide.sustained))
 
 
 def _in_8_bits(
