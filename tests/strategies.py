@@ -186,6 +186,7 @@ MORE_OPTIONS: dict[str, tuple[Any, ...]] = {
     "combine_dtype": ("same", "float8", "bfloat16", "bfloat16"),
     "fp8_recipe": ("none", "none", "none", *RECIPES),
     "fp8_param_gather": (False, True),
+    "fp8_attention": (False, True),
     "ep_overlap": ("none", "1f1b", "two_batch", "two_batch"),
     "delay_wgrad": (False, True),
     "moe_shared_overlap": (False, True),
@@ -584,6 +585,8 @@ def measured_collectives(draw: st.DrawFn) -> Document:
         found[name] = {"latency": draw(latency), "rates": rates}
         if draw(st.booleans()):
             found[name]["rank_latency"] = draw(latency)
+        if draw(st.booleans()):
+            found[name] |= {"long_step": draw(latency), "least_step": draw(latency)}
     return found
 
 
@@ -745,10 +748,7 @@ def _more(random: Random, row: Document, model: Document, system: Document) -> D
     chosen |= _recomputed(chosen, row, possible=plain)
     if chosen["coll_algo"] != "published":
         chosen["latency_per_step"] = False
-    fused = system.get("ext", {}).get("kernels", {}).get("attention", {})
-    known = next((one["kernels"] for one in fused.values() if "kernels" in one), ())
-    if known and row["attn_impl"] == "flash":
-        chosen["attn_kernel"] = random.choice(("auto", *known, *known))
+    chosen |= _kernel(random, chosen, row, system)
     chosen |= _packed(chosen, row, part)
     if not _fits(chosen["seq_length"], row, model):
         chosen["seq_length"] = 0
@@ -757,16 +757,26 @@ def _more(random: Random, row: Document, model: Document, system: Document) -> D
     return chosen | _beside_experts(random, row | chosen, model)
 
 
+def _kernel(random: Random, chosen: Document, row: Document, system: Document) -> Document:
+    """Choose a kernel of attention that the system has, in 8 bits if that is chosen."""
+    fused = system.get("ext", {}).get("kernels", {}).get("attention", {})
+    known = next((one["kernels"] for one in fused.values() if "kernels" in one), ())
+    if not known or row["attn_impl"] != "flash":
+        return {}
+    kernels = ("auto", "cudnn") if chosen["fp8_attention"] else ("auto", *known, *known)
+    return {"attn_kernel": random.choice(kernels)}
+
+
 def _narrow(
     random: Random, chosen: Document, row: Document, model: Document, system: Document
 ) -> Document:
     """Choose a recipe that the system runs, and what it can be combined with."""
     ext = system.get("ext", {})
-    engines_of = {name: "float4" if name == "nvfp4" else "float8" for name in RECIPES}
+    engines_of = {name: "float4" if "fp4" in name else "float8" for name in RECIPES}
     known = (*system["matrix"], *ext.get("matrix", ()))
     run = [n for n in ext.get("recipes", ("delayed", "tensorwise")) if engines_of[n] in known]
     if chosen["fp8_recipe"] == "none" or not run or row["datatype"] == "float8":
-        return {"fp8_recipe": "none", "fp8_param_gather": False}
+        return {"fp8_recipe": "none", "fp8_param_gather": False, "fp8_attention": False}
     recipe = random.choice(run)
     engine = engines_of[recipe]
     found: Document = {"matmul_dtype": "same", "float8_scaling": "delayed", "fp8_recipe": recipe}
@@ -776,7 +786,14 @@ def _narrow(
     if engine in system["matrix"] and random.random() < 0.2:
         found["matmul_dtype"] = "float8"
         found["float8_scaling"] = "current" if recipe == "tensorwise" else "delayed"
-    keeps = row["training"] and recipe != "nvfp4" and not row["weight_offload"]
+    keeps = row["training"] and "fp4" not in recipe and not row["weight_offload"]
+    law = ext.get("kernels", {}).get("attention", {}).get("float8", {})
+    if (
+        recipe == "blockwise"
+        or row["attn_impl"] != "flash"
+        or "cudnn" not in law.get("kernels", ())
+    ):
+        found["fp8_attention"] = False
     if not keeps or row.get("zero_stage") in ("3", "owner") or model.get("mtp_layers", 0):
         found["fp8_param_gather"] = False
     return found

@@ -226,6 +226,7 @@ def _flash(shape: BlockShape) -> Iterator[Layer]:
     """Yield the fused attention kernel, which applies the mask itself and needs no stored dropout mask."""
     model, share = shape.model, CoreShare.of(shape)
     heads, steps = share.key_value_heads, ring(shape, mean_keys)
+    size = shape.choice.attention_bytes
     layer = flash_attention(
         "AttnBlock_Flash",
         share.tokens,
@@ -237,29 +238,59 @@ def _flash(shape: BlockShape) -> Iterator[Layer]:
         keys=mean_keys(model, shape.document),
         slowest=shape.sizes.pack_imbalance_percent / 100 * busiest_share(shape, mean_keys),
         causal=model.causal,
-        dtype_bytes=shape.widths.result,
+        dtype_bytes=size,
         flags=Flags(recompute=When.RECOMPUTE_ATTENTION),
     )
+    outputs = shape.widths.result * layer.outputs
+    layer = layer._replace(output_bytes=outputs, activation_grad=outputs)
+    others = share.key_tokens - share.tokens  # other ranks store their keys and values
+    kept = layer.inputs - others * heads * (model.attn_size + model.value_size)
+    if shape.choice.fp8_attention:
+        yield _narrowed(layer, kept, shape)
     if steps is not None:
-        layer = _in_steps(layer, steps, shape.widths.result)
+        layer = _in_steps(layer, steps, size)
     layer = layer._replace(activation=layer.activation + _own_output(layer, shape))
     layer = _with_sinks(layer, shape)
     if model.latent:
-        others = share.key_tokens - share.tokens  # other ranks store their keys and values
-        kept = layer.inputs - others * heads * (model.attn_size + model.value_size)
-        yield _made_of_latents(layer, shape.widths.result * kept)
+        yield _made_of_latents(layer, size * kept)
         return
     # If the projections are recomputed by operator, the key projection remakes the keys.
-    yield layer._replace(remade=shape.widths.result * share.tokens * heads * model.attn_size)
+    yield layer._replace(remade=size * share.tokens * heads * model.attn_size)
+
+
+def _narrowed(layer: Layer, inputs: Elements, shape: BlockShape) -> Layer:
+    """Return the kernels that convert `inputs` of attention, and the gradient of its output, to 8 bits.
+
+    Tensors are read once more if their largest values are measured. Results in 8 bits are converted back.
+
+    Source: Transformer Engine, ``FusedAttnFunc``: ``combine_and_quantize``, ``dequantize``.
+    """
+    recipe, wide = shape.recipe, shape.widths.result
+    assert recipe is not None
+    reads = 1 + recipe.measured
+    made = reads * wide + 1
+    back = (1 + wide) * shape.choice.narrow_outputs
+    kernels = reads + shape.choice.narrow_outputs
+    return Layer(
+        name=f"{layer.name}_Cast",
+        kernel="cast",
+        flops=(0.0, 0.0, 0.0),
+        accessed=(made * inputs + back * layer.outputs, made * layer.outputs + back * inputs, 0.0),
+        inputs=inputs,
+        flags=Flags(recompute=When.RECOMPUTE_ATTENTION),
+        launches=(kernels, kernels, 0),
+    )
 
 
 def _own_output(layer: Layer, shape: BlockShape) -> Bytes | float:
     """Return the bytes of the output that attention saves because the layer that reads it saves a narrower copy.
 
     Source: Transformer Engine, ``module/linear.py``: a product in 8 bits saves its input in 8 bits;
-    ``attention/dot_product_attention/backends.py``, ``FusedAttnFunc``: attention saves its output in 16 bits. The gate,
-    and the exchange of heads, save it as it is.
+    ``attention/dot_product_attention/backends.py``, ``FusedAttnFunc``: attention saves its output in 16 bits, or an
+    output written in 8 bits as such. The gate, and the exchange of heads, save it as it is.
     """
+    if shape.choice.narrow_outputs:
+        return layer.outputs
     if shape.widths.operand >= shape.widths.result or shape.model.attention_gate:
         return 0.0
     exchanged = shape.choice.cp_comm in HEAD_EXCHANGES

@@ -95,6 +95,7 @@ def plain_layout(layout: LayoutChoice, system: System) -> LayoutChoice:
         matmul_dtype="same" if core == layout.datatype else core,
         fp8_recipe=NO_RECIPE,
         fp8_param_gather=False,
+        fp8_attention=False,
         overlapped=False,
         fused_activation=False,
         attention_type="multihead",

@@ -28,6 +28,7 @@ from calculon.cost.tensor import (
 )
 from calculon.declarations.axes import FURTHER_NAMES, LAYER_AXES
 from calculon.declarations.model import Model
+from calculon.declarations.recipes import FLOAT8
 from calculon.declarations.scope_choices import BlockChoice, LayoutChoice
 from calculon.editions.edition import Edition
 from calculon.hardware.kernels.kernel import Kernel, KernelKind, Launch, Shapes, Types, launches
@@ -316,6 +317,7 @@ def kernel_types(system: System, choice: LayoutChoice) -> Types:
         choice.datatype,
         choice.attn_kernel,
         promoted=choice.recipe is not None and choice.recipe.promoted,
+        fused=FLOAT8 if choice.fp8_attention else "",
     )
 
 

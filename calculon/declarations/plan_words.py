@@ -63,6 +63,7 @@ _RECIPES = {
     "blockwise": "FP8 matmuls (blockwise scaling)",
     "mxfp8": "MXFP8 matmuls",
     "nvfp4": "NVFP4 matmuls",
+    "nvfp4_plain": "NVFP4 matmuls (without rotation)",
 }
 _TYPES = {"float8": "FP8", "float16": "FP16", "bfloat16": "BF16", "float32": "FP32"}
 

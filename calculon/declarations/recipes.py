@@ -105,13 +105,22 @@ RECIPES: Mapping[str, Recipe] = {
         rotated=True,
         squares=True,
     ),
+    "nvfp4_plain": Recipe(
+        FLOAT4,
+        FLOAT4_BYTES + 1 / 16,
+        FLOAT4_BYTES + 1 / 16,
+        separate=True,
+        measured=True,
+    ),
 }
 """Recipes of Transformer Engine, with the names of Megatron-LM.
 
 ``delayed`` scales by the largest values of earlier steps, ``tensorwise`` by the largest value of the tensor itself.
 ``blockwise`` has a 4-byte scale per 128 values, and per 128 x 128 square of weights; ``mxfp8`` a 1-byte scale per 32
 values; ``nvfp4`` a 1-byte scale per 16 values and one per tensor, which requires its largest value. Gradients of
-``nvfp4`` are rounded stochastically, by dedicated instructions without memory traffic.
+``nvfp4`` are rounded stochastically, by dedicated instructions without memory traffic. ``nvfp4_plain`` omits rotation,
+stochastic rounding and squares (``NVTE_NVFP4_DISABLE_RHT``, ``NVTE_NVFP4_DISABLE_STOCHASTIC_ROUNDING`` and
+``NVTE_NVFP4_DISABLE_2D_QUANTIZATION``), as in submissions to MLPerf Training 5.1 (``config_common_fp4.sh``).
 
 Source: Transformer Engine documentation, *FP8 Blockwise Scaling*, *MXFP8*, *NVFP4*; its
 ``pytorch/csrc/quantizer.cpp``: ``nvte_hadamard_transform_amax`` reads a tensor for both largest values, then one kernel
@@ -133,6 +142,12 @@ MODULES_WITHOUT: Mapping[str, tuple[str, ...]] = {"delayed": ("norm", "moe_act")
 
 Source: Megatron-LM, ``core/transformer/transformer_config.py``: delayed scaling excludes modules whose outputs are
 discarded.
+"""
+
+WITH_ATTENTION = ("delayed", "tensorwise", "mxfp8", "nvfp4", "nvfp4_plain")
+"""Recipes with which attention can run in 8 bits.
+
+Source: Transformer Engine, ``fp8_dpa``, which ``Float8BlockScaling`` refuses.
 """
 
 GATHERED = ("delayed", "tensorwise", "blockwise", "mxfp8")

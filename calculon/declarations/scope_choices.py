@@ -143,6 +143,20 @@ class LayoutChoice(_Members):
         return RECIPES[self.fp8_recipe].on(transposes=transposes)
 
     @property
+    def attention_bytes(self) -> int:
+        """Bytes per element of the operands of fused attention."""
+        return 1 if self.fp8_attention else self.result_bytes
+
+    @property
+    def narrow_outputs(self) -> bool:
+        """True if the kernels of 8-bit attention write 8 bits: outputs, and gradients of queries, keys and values.
+
+        Other scales than delayed ones are known only after the result: it is written in 16 bits. Source: Transformer
+        Engine, ``attention/dot_product_attention/backends.py``, ``FusedAttnFunc``.
+        """
+        return self.fp8_attention and self.fp8_recipe == "delayed"
+
+    @property
     def multiplied(self) -> str:
         """The ``matmul_dtype`` that determines the types of product results and attention: float8 under a recipe."""
         return multiplied(self.matmul_dtype, self.fp8_recipe)

@@ -31,6 +31,7 @@ _SCALES = {
     "blockwise": "a factor per 128 values, for weights per 128 x 128",
     "mxfp8": "a factor per 32 values",
     "nvfp4": "a factor per 16 values, and one per tensor",
+    "nvfp4_plain": "a factor per 16 values, and one per tensor",
 }
 """Scaling factors of operands, by recipe."""
 
@@ -112,9 +113,13 @@ def _recipe(execution: Mapping[str, Any]) -> str:
         return ""
     bits = "4 bits" if RECIPES[name].product == "float4" else "8 bits"
     kept = _KEPT
+    if execution.get("fp8_attention"):
+        kept = kept.replace("attention, ", "")
     if execution.get("fp8_param_gather"):
         kept = f"{kept.removeprefix('weights, ')}, and weights are kept and gathered in 8 bits"
     operands = f"operands of the products of blocks are in {bits}, with {_SCALES[name]}"
+    if execution.get("fp8_attention"):
+        operands += "; operands of attention are in 8 bits"
     return f"{name}: {operands}; {kept}; MFU is relative to the peak in {RECIPES[name].product}"
 
 

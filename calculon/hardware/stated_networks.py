@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from calculon.base.arrays import is_nonzero
 from calculon.base.errors import Problem
 from calculon.base.frozen import dataclass
 from calculon.base.units import GIGA, Array, Count, Fraction, Seconds
@@ -263,6 +264,19 @@ class CollectiveLaw:
         "rising; interpolated in the logarithm of the ranks"
     )
 
+    long_step: float = declare(
+        "time of a ring step at the full bandwidth of a port from which on each step takes at least `least_step`",
+        unit="s",
+        at_least=0,
+        default=0.0,
+    )
+    least_step: float = declare(
+        "least time of a ring step of long messages, which another protocol moves in larger pieces",
+        unit="s",
+        at_least=0,
+        default=0.0,
+    )
+
     @property
     def largest(self) -> float:
         """Largest measured group size."""
@@ -273,17 +287,24 @@ class CollectiveLaw:
 
         .. math:: t = \alpha + (n - 1) \alpha_n + m + 2 \sqrt{\rho_n m}, \quad m = w / e_n
 
-        The time rises with the bytes and falls with the bandwidth.
+        The time rises with the bytes and falls with the bandwidth. Long messages take at least their `n - 1` steps;
+        near equality it is the cube root of the sum of cubes.
 
         Source: Hockney's model with the ramp of :meth:`~calculon.hardware.network.Fabric.moving`; bus bandwidth as in
         nccl-tests, doc/PERFORMANCE.md.
         """
         moved = wire / self.rates.share(ranks)
         start = self.latency + (ranks - 1) * self.rank_latency
-        return start + moved + 2 * np.sqrt(self.rates.ramp(ranks) * moved)
+        time = start + moved + 2 * np.sqrt(self.rates.ramp(ranks) * moved)
+        if not is_nonzero(self.least_step):
+            return time
+        steps = (ranks - 1) * (wire >= (ranks - 1) * self.long_step)
+        return np.cbrt(time**3 + (steps * self.least_step) ** 3)
 
     def slowed(self, factor: float) -> "CollectiveLaw":
         """Return the law with all times multiplied by `factor`; rates follow the bandwidth."""
         rates = replace(self.rates, ramps=tuple(ramp * factor for ramp in self.rates.ramps))
-        latencies = {"latency": self.latency * factor, "rank_latency": self.rank_latency * factor}
+        latencies = {
+            name: getattr(self, name) * factor for name in ("latency", "rank_latency", "least_step")
+        }
         return replace(self, rates=rates, **latencies)

@@ -184,7 +184,11 @@ class System(Displayed):
 
     def attention_kernels(self, datatype: str, matmul_dtype: str) -> tuple[str, ...]:
         """Return the names of the fused attention kernels that the file states, the default first."""
-        rate = self.rate("attention", self.core_type(datatype, matmul_dtype))
+        return self.fused_kernels(self.core_type(datatype, matmul_dtype))
+
+    def fused_kernels(self, datatype: str) -> tuple[str, ...]:
+        """Return the names of the fused attention kernels stated for a type of arithmetic, the default first."""
+        rate = self.rate("attention", datatype)
         if not isinstance(rate, FusedAttention):
             return ()
         return (rate.default, *(name for name in rate.kernels if name != rate.default))
@@ -284,7 +288,7 @@ def attention(system: System, types: Types) -> Kernel:
 
     Source: its efficiency grows with the sequence: Dao, *FlashAttention-2*, arXiv 2307.08691, figures 4 to 6.
     """
-    result = _on_matrix_engine(system, types.attention, "attention")
+    result = _on_matrix_engine(system, types.fused or types.attention, "attention")
     if isinstance(result.rate, FusedAttention) and types.attention_kernel != "auto":
         return result._replace(rate=result.rate.running(types.attention_kernel))
     return result

@@ -1,10 +1,12 @@
 """What a recipe of products in 8 or 4 bits changes of a step, as differences of statistics."""
 
+import numpy as np
 import pytest
 
 import calculon
 from calculon.declarations.recipes import RECIPES
 from tests.cases import for_each
+from tests.hardware.kernels.layers import layer, times
 from tests.helpers import CORRECTED_FLASH, document
 
 MODEL = calculon.inputs.model(
@@ -50,6 +52,28 @@ def test_stored_activations_fall_by_the_inputs_of_products(name, plain):
         4 * copies - 4 * expected, rel=1e-9
     )
     assert found["weight_space"] == plain["weight_space"]
+
+
+@for_each(("name", "reads"), [("delayed", 1), ("tensorwise", 2), ("nvfp4_plain", 2)])
+def test_attention_in_8_bits_keeps_and_converts_its_operands(name, reads):
+    """Queries, keys and values in 1 byte instead of 2; with delayed scales its output and gradients, too."""
+    wide, found = _row(fp8_recipe=name), _row(fp8_recipe=name, fp8_attention=True)
+    read, written = 2048 * (4096 + 2 * 1024), 2048 * 4096
+    narrow = name == "delayed"
+    saved = wide["block_act_storage_space"] - found["block_act_storage_space"]
+    assert saved == pytest.approx(read + narrow * written)
+    for which, first, second in (("fw", read, written), ("agrad", written, read)):
+        moved = found[f"block_{which}_mem_accessed"] - wide[f"block_{which}_mem_accessed"]
+        less = (1 if which == "fw" else 2) * (read + written)
+        assert moved == pytest.approx((2 * reads + 1) * first + narrow * 3 * second - less), which
+    flops = 4 * 2048 * 1024.5 * 4096 * np.array([[1.0], [2.5], [0.0]])
+    kernel = layer(
+        "attention", flops, 0 * flops, keys=1024.5, head_width=128, value_width=128, causal=True
+    )
+    times_of = [times(B200, kernel, one)[0][0].item() for one in ("float8", "bfloat16")]
+    faster = found["block_fw_flops_time"] - wide["block_fw_flops_time"]
+    assert faster == pytest.approx(times_of[0] - times_of[1])
+    assert faster < 0
 
 
 @for_each("name", RECIPES)

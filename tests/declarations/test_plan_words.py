@@ -91,6 +91,7 @@ def test_what_is_not_usual_has_its_word():
         ({"matmul_dtype": "float8"}, "FP8 matmuls (delayed scaling)"),
         ({"fp8_recipe": "tensorwise"}, "FP8 matmuls (tensorwise scaling)"),
         ({"fp8_recipe": "nvfp4"}, "NVFP4 matmuls"),
+        ({"fp8_recipe": "nvfp4_plain"}, "NVFP4 matmuls (without rotation)"),
         ({"pp_layout": "both_as_blocks"}, "embedding and head count as layers"),
         ({"first_stage_blocks": 7, "last_stage_blocks": 1}, "first stage 7 blocks"),
         ({"first_stage_blocks": 7, "last_stage_blocks": 1}, "last stage 1 block"),

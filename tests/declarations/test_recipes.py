@@ -16,6 +16,7 @@ def test_operands_have_their_scales_with_them():
         "blockwise": 1 + 4 / 128,
         "mxfp8": 1 + 1 / 32,
         "nvfp4": 1 / 2 + 1 / 16,
+        "nvfp4_plain": 1 / 2 + 1 / 16,
     }
     assert RECIPES["blockwise"].weight == 1 + 4 / 128**2
     assert {one.product for one in RECIPES.values()} == {"float8", "float4"}
@@ -24,7 +25,14 @@ def test_operands_have_their_scales_with_them():
 def test_weights_have_two_copies_where_products_need_both_layouts():
     copies = {name: one.copies for name, one in RECIPES.items()}
     assert copies == pytest.approx(
-        {"delayed": 2, "tensorwise": 2, "blockwise": 2, "mxfp8": 2.0625, "nvfp4": 1.125}, rel=1e-3
+        {
+            "delayed": 2,
+            "tensorwise": 2,
+            "blockwise": 2,
+            "mxfp8": 2.0625,
+            **dict.fromkeys(("nvfp4", "nvfp4_plain"), 1.125),
+        },
+        rel=1e-3,
     )
     alone = {name: one.on(transposes=False).copies for name, one in RECIPES.items()}
     assert alone == copies | {"delayed": 1, "tensorwise": 1}

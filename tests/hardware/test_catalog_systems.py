@@ -75,6 +75,13 @@ BEST_ATTENTION = {
     "b200_sxm": 1613,
 }
 
+BEST_8_BIT_ATTENTION = {
+    # TFLOP/s, forward: FlashAttention-3 (arXiv:2407.08608); cuDNN on a GB200 (systems/measured/attention.csv).
+    "h100_80g_sxm": 1200,
+    "h200_141g_sxm": 1200,
+    "b200_sxm": 2668,
+}
+
 IN_SWITCHES = ("b200_sxm", "h100_80g_sxm", "h200_141g_sxm")
 
 
@@ -127,14 +134,21 @@ def test_fused_attention_stays_below_the_best_forward_pass_shown(name):
         for keys in (1.0, 512.5, 2048.5, 8192.5):
             flops = np.array(4.0 * 16 * 16384 * 128 * keys)
             rate = flops / attention_time(system, flops, keys, datatype)
-            assert rate < BEST_ATTENTION[name] * TERA
+            bests = BEST_8_BIT_ATTENTION if datatype == "float8" else BEST_ATTENTION
+            assert rate < bests[name] * TERA
 
 
-def test_eight_bit_attention_runs_in_sixteen():
+def test_eight_bit_attention_runs_in_sixteen_unless_measured():
+    """cuDNN's kernels were measured: forward 1.3 to 1.6 times as fast with 4,096 keys."""
     for name in IN_SWITCHES:
         system = inputs.system(name)
         eight, sixteen = (attention_time(system, [1e12], 4096.5, d) for d in ("float8", "float16"))
-        assert eight == pytest.approx(sixteen, rel=0.02)
+        assert 1.25 * eight < sixteen < 1.7 * eight
+        for one in ("flash2", "flash3"):
+            laws = [system.rate("attention", d).kernels for d in ("float8", "bfloat16")]
+            if one in laws[0]:
+                found = [law[one].forward.shares.cost(np.array(128.0)) for law in laws]
+                assert found[0] == pytest.approx(2 * found[1], rel=0.01)
 
 
 @pytest.mark.parametrize("name", RINGS)

@@ -103,6 +103,7 @@ REASONS = test_twin.REASONS | {
         "recipe_products",
         "recipe_gemm",
         "recipe_modules",
+        "narrow_attention",
         "gather_needs_recipe",
         "gather_needs_training",
         "gather_keeps_weights",

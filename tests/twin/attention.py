@@ -139,19 +139,48 @@ def attention_core(run: Run) -> list[Layer]:
         kernel = flash(run, "AttnBlock_Flash", heads, own, core)
         _sinks(run, kernel)
         if run.by_operator:
-            kernel.remade = run.result_bytes * run.tokens * key_heads(run) * model.attn_size
+            size = 1 if run.execution.fp8_attention else run.result_bytes
+            kernel.remade = size * run.tokens * key_heads(run) * model.attn_size
         if run.drops_heads:
             kernel.remade = kernel.activation_space - 4 * kernel.queries
         exchanged = run.execution.context_par > 1 and run.execution.cp_comm in ("a2a", "a2a_p2p")
-        if run.operand_bytes < run.result_bytes and not (exchanged or model.attention_gate):
+        if run.execution.fp8_attention and run.execution.fp8_recipe == "delayed":
+            kernel.activation_space += kernel.outputs  # written in 8 bits, and kept so
+        elif run.operand_bytes < run.result_bytes and not (exchanged or model.attention_gate):
             kernel.activation_space += kernel.output_space  # the product keeps a narrower one
-        layers += [*before_core(run, key_heads(run), own), kernel, *after_core(run, own)]
+        narrowed = [_in_8_bits(run, kernel, core)] if run.execution.fp8_attention else []
+        layers += [*before_core(run, key_heads(run), own), *narrowed, kernel, *after_core(run, own)]
     else:
         own = key_heads(run, run.head_ranks)
         layers += [*before_core(run, key_heads(run), own), *_eager(run), *after_core(run, own)]
     if model.attention_gate:
         layers.append(sigmoid(run, "AttnBlock_Gate", run.tokens * width, again))
     return layers
+
+
+def _in_8_bits(run: Run, kernel: Layer, flags: Flags) -> Layer:
+    """Convert what a kernel reads in each pass; what it writes in 8 bits is converted back."""
+    assert run.recipe is not None
+    model, wide = run.model, run.result_bytes
+    tokens = kernel.queries / (model.attn_heads // run.head_ranks)
+    own = tokens * key_heads(run, run.head_ranks)
+    read = kernel.queries * model.attn_size + own * (model.attn_size + model.value_size)
+    looks = wide if run.recipe.looks else 0
+    back = 3 if run.execution.fp8_recipe == "delayed" else 0
+    kernels = 1 + bool(looks) + bool(back)
+    layer = Layer(
+        run,
+        "AttnBlock_Flash_Cast",
+        flags,
+        moved=(
+            (looks + wide + 1) * read + back * kernel.outputs,
+            (looks + wide + 1) * kernel.outputs + back * read,
+            0,
+        ),
+        inputs=read,
+    )
+    layer.kernels = (kernels, kernels, 0)
+    return layer
 
 
 def _sinks(run: Run, layer: Layer) -> None:

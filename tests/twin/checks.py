@@ -85,13 +85,22 @@ def _check_recipe(ex: Execution, model: Model, hardware: System) -> None:
         require(30, recipe in hardware.recipes, "the system runs the recipe")
         require(30, ex.datatype != "float8", "recipes convert what has more than 8 bits")
         require(30, ex.matmul_impl == "gemm", "recipes are of matrix products")
-        agrees = ex.matmul_dtype == "float8" and recipe != "nvfp4"
+        agrees = ex.matmul_dtype == "float8" and "fp4" not in recipe
         agrees = agrees and (ex.float8_scaling == "delayed" or recipe == "tensorwise")
         require(30, ex.matmul_dtype == "same" or agrees, "the recipe says the type of products")
         again = {"norm", "norm_activation", "moe_act"} & {*ex.recompute_modules.split("+")}
         require(30, recipe != "delayed" or not again, "factors of steps before count once")
+    if ex.fp8_attention:
+        law = hardware.fused.get("float8", {"kernels": {}})
+        known = "cudnn" in law["kernels"] and ex.attn_kernel in ("auto", "cudnn")
+        require(30, known and ex.attn_impl == "flash", "cuDNN has attention in 8 bits")
+        require(30, recipe not in ("none", "blockwise"), "the recipe has attention in 8 bits")
     if ex.fp8_param_gather:
-        require(30, recipe not in ("none", "nvfp4"), "weights are kept in the 8 bits of a recipe")
+        require(
+            30,
+            recipe not in ("none", "nvfp4", "nvfp4_plain"),
+            "weights are kept in the 8 bits of a recipe",
+        )
         require(30, ex.training, "nothing is gathered in inference")
         whole = ex.zero_stage not in ("3", "owner") and not ex.weight_offload
         require(30, whole, "narrow weights are whole on every rank")

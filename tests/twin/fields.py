@@ -330,6 +330,7 @@ class Execution:
     pack_imbalance_percent: int = 100
     fp8_recipe: str = "none"
     fp8_param_gather: bool = False
+    fp8_attention: bool = False
     preset: str = "published"  # a name without effect: the twin has no limits of frameworks
 
 
@@ -394,7 +395,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "dispatch_dtype": ("same", "float8", "bfloat16"),
     "ep_overlap": ("none", "1f1b", "two_batch"),
     "combine_dtype": ("same", "float8", "bfloat16"),
-    "fp8_recipe": ("none", "delayed", "tensorwise", "blockwise", "mxfp8", "nvfp4"),
+    "fp8_recipe": ("none", "delayed", "tensorwise", "blockwise", "mxfp8", "nvfp4", "nvfp4_plain"),
     "pp_schedule": ("1f1b", "gpipe", "zb_h1", "zb_h2", "zbv", "dualpipe", "dualpipev"),
     "pp_layout": (
         "uniform",

@@ -166,6 +166,8 @@ class Layer:
         if self.kind == "router":
             known = [name for name in ("tfloat32", "float32") if name in self.run.system.multiply]
             return (known or [self.run.multiply_type])[0]
+        if self.kind == "attention" and self.run.execution.fp8_attention:
+            return "float8"
         return self.run.multiply_type if self.kind in ("product", "grouped") else self.run.core_type
 
     def _law(self) -> Gemm | None:

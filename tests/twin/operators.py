@@ -241,7 +241,7 @@ def flash(run: Run, name: str, heads: int, key_heads: int, flags: Flags) -> Laye
     Besides queries, keys and values it keeps 4 bytes per query and head; its backward pass reads
     all of that with output and gradient, and adds query gradients up in 4 bytes.
     """
-    width, size = run.model.attn_size, run.result_bytes
+    width, size = run.model.attn_size, 1 if run.execution.fp8_attention else run.result_bytes
     # All tokens where heads are exchanged, else those of a part, beside keys and values of all.
     every = run.execution.microbatch_size * run.model.seq_size
     tokens = run.tokens * run.near_parts
@@ -271,7 +271,7 @@ def flash(run: Run, name: str, heads: int, key_heads: int, flags: Flags) -> Laye
         inputs=queries + others,
         outputs=results,
         saved=size * (queries + own) + statistic,
-        grads=size * results,
+        grads=run.result_bytes * results,
     )
     layer.mean_keys, layer.kernels = keys, (1, 2, 0)
     layer.slowest = run.execution.pack_imbalance_percent / 100 * busiest(run)

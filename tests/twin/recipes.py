@@ -67,6 +67,13 @@ NAMED: Mapping[str, Mapping[str, Any]] = {
         "looks": True,
         "rotates": True,
     },
+    "nvfp4_plain": {
+        "arithmetic": "float4",
+        "size": (16 / 2 + 1) / 16,
+        "weight": (16 / 2 + 1) / 16,
+        "both": True,
+        "looks": True,
+    },
 }
 
 

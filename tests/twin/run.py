@@ -404,6 +404,7 @@ class Run:
             matmul_dtype="same" if self.core_type == self.execution.datatype else self.core_type,
             fp8_recipe="none",
             fp8_param_gather=False,
+            fp8_attention=False,
             bias_after_reduce=False,
         )
         found = Run(self.model, plain, self.system, self.rules)

@@ -129,6 +129,8 @@ class Shown:
     latency: float  # s, of the smallest message
     rates: Sequence[tuple[float, float, float]]  # ranks, share of a port, ramp in s
     rank_latency: float = 0.0  # s, for each rank but one
+    long_step: float = 0.0  # s at the full rate, from which on a step of a ring ...
+    least_step: float = 0.0  # s, ... takes at least this
 
     def between(self, ranks: int) -> tuple[float, float]:
         """Share and ramp in a group, between those of the next smaller and larger ones."""
@@ -143,7 +145,11 @@ class Shown:
         """Seconds of what takes `wire` at the full rate of a port."""
         share, ramp = self.between(ranks)
         start = self.latency + (ranks - 1) * self.rank_latency
-        return start + wire / share + 2 * math.sqrt(ramp * wire / share)
+        time = start + wire / share + 2 * math.sqrt(ramp * wire / share)
+        steps = ranks - 1 if wire >= self.long_step * (ranks - 1) else 0
+        if not self.least_step:
+            return time
+        return math.cbrt(time**3 + (steps * self.least_step) ** 3)
 
 
 @dataclass(frozen=True)
@@ -257,8 +263,6 @@ def fused_time(
     elif name != "cudnn":
         width = value = wide
     one = kernel["backward" if backward else "forward"]
-    if one.get("fills_values", False):
-        value = max(width, value)
     seen = keys + one["lead"] + (one.get("causal_lead", 0) if causal else 0)
     filled = [_filled_width(one["shares"], one_width) for one_width in (width, value)]
     operations = (10 if backward else 4) * seen * sum(filled) / 2 / peak
@@ -363,7 +367,7 @@ class System:
             recipes={
                 name: use.get("transposes", False)
                 for name, use in stated.items()
-                if has["float4" if name == "nvfp4" else "float8"]
+                if has["float4" if "fp4" in name else "float8"]
             },
             attention={name: one["efficiency"] for name, one in ext.get("attention", {}).items()},
             fused={

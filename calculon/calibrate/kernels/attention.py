@@ -21,13 +21,7 @@ from calculon.calibrate.kernels.clocks import CONTINUOUS, relative_speed
 from calculon.calibrate.kernels.fitted_part import PROCESSORS, FittedPart, held_out
 from calculon.calibrate.steps import rounded
 from calculon.declarations.named_values import MATMUL_BYTES
-from calculon.hardware.kernels.laws import (
-    EXACT,
-    AttentionKernel,
-    AttentionPass,
-    FusedAttention,
-    Widths,
-)
+from calculon.hardware.kernels.laws import EXACT, AttentionKernel, AttentionPass, Widths
 from calculon.hardware.processor import Engine
 from calculon.hardware.system import System
 
@@ -56,10 +50,11 @@ _ENGINE = (
     "cuDNN, which Transformer Engine uses on Hopper and Blackwell; PyTorch uses FlashAttention-2"
 )
 _H100 = {name: {"H100-SXM5-80GB": 1.0} for name in ("flash2", "flash3", "cudnn")}
+_H200 = {"cudnn": {"H200-SXM5-141GB": 1.0}}
 
 GPUS: Mapping[str, Gpu] = {
     "A100-SXM4-80GB": Gpu(108, "flash2", _PYTORCH, {}),
-    "H100-SXM5-80GB": Gpu(132, "cudnn", _ENGINE, {}),
+    "H100-SXM5-80GB": Gpu(132, "cudnn", _ENGINE, _H200),
     "H200-SXM5-141GB": Gpu(132, "cudnn", _ENGINE, _H100),
     "B200-SXM-180GB": Gpu(148, "cudnn", _ENGINE, {"cudnn": {"GB200": 2500 / 2250}}),
 }
@@ -72,8 +67,14 @@ NAMES: Mapping[str, Sequence[str]] = {
 }
 """Kernel names in the table by our name. vLLM's kernels read a paged cache and TensorRT-LLM's chain does extra work."""
 
+_WIDE, _NARROW = ("bfloat16", "float16"), ("fp8",)
+"""Types of measured rows in 16 and in 8 bits."""
+
 _LASTING, _LASTING_LEAST = "TE (FA2/cuDNN)", 0.02
 """Kernel of the sources of continuous work, and the least seconds of a call that is as slow as continuous work."""
+
+_TIMED_IN_16_BITS = ("tail", "start", "sustained")
+"""Constants of kernels in 8 bits that are those of 16 bits."""
 
 _SERVING = ("trtllm",)
 """Serving kernels without a backward pass, which provide the last three constants for kernels without small rows."""
@@ -85,6 +86,12 @@ _OLDER_SOURCES = {
     "python/test/regression/test_performance.py of triton-lang/triton, 2023; both passes 1.3 to 2.5 times in Dao 2023 "
     "(arXiv:2307.08691), section 4.1",
 }
+
+_WIDEST = 256.0
+"""Widest heads of models; kernels of heads of 192 were measured with values of 128 only."""
+
+_ROUNDED = 1.002
+"""Factor that keeps wider heads slower when shares are rounded."""
 
 MIN_SMALL = 10
 """Rows with few tiles that a kernel needs so that its own tail and start are fitted."""
@@ -113,22 +120,24 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
     measured = {name: rows for name, rows in measured.items() if len(rows.rows)}
     few = {name: rows.few(about.multiprocessors) for name, rows in measured.items()}
     kernels, kept = _fitted(measured, few, system, engine, about)
-    narrow = {
-        name: _narrow(table, sibling or gpu, name, about) for name in EXACT if name in kernels
-    }
-    for name, of_name in narrow.items():
-        kernels[name] = filled(kernels[name], name, of_name, system, engine, about.multiprocessors)
+    narrow = _in_8_bits(table, sibling or gpu, kernels, system, about)
     speed, used = 1.0, measured
     if sibling:
         speed, own = _speed(table, gpu, sibling)
         kernels = {name: _faster(kernel, speed) for name, kernel in kernels.items()}
+        narrow = {
+            name: one._replace(kernel=_faster(one.kernel, speed)) for name, one in narrow.items()
+        }
         about = about._replace(multiprocessors=PROCESSORS[gpu].multiprocessors)
         used = {name: Kernels.of(own, {gpu: 1.0}) for name in _SERVING}
         kept = {name: _held_out(rows.rows) for name, rows in used.items()}
     rows = pd.concat(
         [
-            _compared(name, used[name], kept[name], kernels[name], system, engine, about)
-            for name in used
+            *(
+                _compared(name, used[name], kept[name], kernels[name], system, engine, about)
+                for name in used
+            ),
+            *(one.compared for one in narrow.values() if not sibling),
         ],
         ignore_index=True,
     )
@@ -136,12 +145,13 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
     if len(lasting.rows):
         sustained = _continuous(lasting, kernels[about.default], speed, system, engine, about)
         kernels[about.default] = replace(kernels[about.default], sustained=sustained)
+    narrow = {name: one.at_clock(kernels[name]) for name, one in narrow.items()}
     for name in _SERVING:
         kernels.pop(name, None)
     if "flash2" in kernels:
         kernels |= {name: older(kernels["flash2"], name) for name in OLDER}
-    sources = _sources(measured, kernels) | _sources_of_filled(narrow, kernels)
-    assumed = _assumed(sibling or gpu, system, kernels, few)
+    sources = _sources(measured, kernels) | _sources_of_8_bits(narrow)
+    assumed = _assumed(sibling or gpu, system, kernels, few, narrow)
     if sibling:
         sources[f"{PATH}.*.kernels.*"] = (
             f"kernels of {sibling}, {speed:.3f} times as fast: median over equal forward passes of "
@@ -149,7 +159,46 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
         )
         text = f"faster than on {sibling} by the same ratio as forward"
         assumed.append(f"{PATH}.*.backward.*: {text}")
-    return FittedPart(_fragment(kernels, about, system), sources, assumed, rows)
+    return FittedPart(_fragment(kernels, narrow, about, system), sources, assumed, rows)
+
+
+class Narrow(NamedTuple):
+    """Kernel fitted to passes in 8 bits, the names of its sources and number of its rows, and their errors."""
+
+    kernel: AttentionKernel
+    sources: str
+    rows: int
+    compared: pd.DataFrame
+
+    def at_clock(self, wide: AttentionKernel) -> "Narrow":
+        """Return the kernel at the clock of continuous work of the one in 16 bits."""
+        return self._replace(kernel=replace(self.kernel, sustained=wide.sustained))
+
+
+def _in_8_bits(
+    table: pd.DataFrame,
+    gpu: str,
+    kernels: Mapping[str, AttentionKernel],
+    system: System,
+    about: Gpu,
+) -> dict[str, Narrow]:
+    """Fit the kernels that were measured in 8 bits; clock, tail and start are those of 16 bits."""
+    found = {}
+    for name in kernels:
+        measured = _measured(table, gpu, name, about, _NARROW)
+        if name not in EXACT or not len(measured.rows):
+            continue
+        wide, engine = kernels[name], system.product_engine("float8")
+        kept, known = _held_out(measured.rows), (wide.sustained, wide.tail, wide.start)
+        count = about.multiprocessors
+        kernel = fit_kernel(name, measured, ~kept, system, engine, count, known)
+        kernel = _with_wide_heads(kernel, measured)
+        compared = _compared(
+            name, measured, kept, kernel, system, engine, about, suffix=" in 8 bits"
+        )
+        names = ", ".join(sorted(set(measured.rows.source)))
+        found[name] = Narrow(kernel, names, len(measured.rows), compared)
+    return found
 
 
 def _fitted(
@@ -211,59 +260,33 @@ def _continuous(
     about: Gpu,
 ) -> float:
     """Return the rate of continuous work relative to short calls; `speed` is the kernel's, relative to the rows."""
-    law = law_of(replace(kernel, sustained=1.0), about.multiprocessors)
+    law = law_of(about.default, replace(kernel, sustained=1.0), about.multiprocessors)
     short = rows.times(law, system, engine) * speed
     return rounded(float(np.median(short / rows.rows.time_s.to_numpy())), DIGITS)
 
 
-def _rows(table: pd.DataFrame, name: str, gpus: Iterable[str]) -> pd.DataFrame:
-    """Return the prefill and training rows of a kernel in 16 bits."""
+def _rows(
+    table: pd.DataFrame, name: str, gpus: Iterable[str], types: Sequence[str] = _WIDE
+) -> pd.DataFrame:
+    """Return the prefill and training rows of a kernel in some types, by default in 16 bits."""
     return table[
         table.kernel.isin(NAMES[name])
         & table.gpu.isin(list(gpus))
         & table["pass"].isin(["fwd", "bwd", "fwd_bwd"])
-        & table.dtype.isin(["bfloat16", "float16"])
+        & table.dtype.isin(types)
     ]
 
 
-def _narrow(table: pd.DataFrame, gpu: str, name: str, about: Gpu) -> Kernels:
-    """Return the rows of a kernel whose value heads are narrower than its query heads (MLA), each of one pass."""
+def _measured(
+    table: pd.DataFrame, gpu: str, name: str, about: Gpu, types: Sequence[str] = _WIDE
+) -> Kernels:
+    """Return the prefill and training rows of a kernel, by default in 16 bits.
+
+    Values that are narrower than keys (MLA) determine the share of a width only in kernels that do not pad them.
+    """
     peaks = {gpu: 1.0, **about.borrowed.get(name, {})}
-    rows = _rows(table, name, peaks)
-    return Kernels.of(rows[(rows.dim_v < rows.dim_qk) & (rows["pass"] != "fwd_bwd")], peaks)
-
-
-def filled(
-    kernel: AttentionKernel,
-    name: str,
-    rows: Kernels,
-    system: System,
-    engine: Engine,
-    multiprocessors: int,
-) -> AttentionKernel:
-    """Return the kernel with value padding enabled in each pass if that fits the rows of the pass better."""
-    for of_row, of_kernel in (("fwd", "forward"), ("bwd", "backward")):
-        some = Kernels.of(rows.rows[rows.rows["pass"] == of_row], rows.peaks)
-        if not len(some.rows):
-            continue
-        one = getattr(kernel, of_kernel)
-        both = [replace(kernel, **{of_kernel: replace(one, fills_values=x)}) for x in (False, True)]
-        off = []
-        for each in both:
-            law = FusedAttention(
-                default=name, multiprocessors=multiprocessors, kernels={name: each}
-            )
-            predicted = some.times(law, system, engine)
-            off.append(float(np.median(np.abs(np.log(predicted / some.rows.time_s.to_numpy())))))
-        kernel = both[int(off[1] < off[0])]
-    return kernel
-
-
-def _measured(table: pd.DataFrame, gpu: str, name: str, about: Gpu) -> Kernels:
-    """Return the prefill and training rows of a kernel in 16 bits with equal head widths of keys and values."""
-    peaks = {gpu: 1.0, **about.borrowed.get(name, {})}
-    rows = _rows(table, name, peaks)
-    rows = rows[rows.dim_qk == rows.dim_v]
+    rows = _rows(table, name, peaks, types)
+    rows = rows[(rows.dim_qk == rows.dim_v) | (name in EXACT) & (rows["pass"] != "fwd_bwd")]
     # Rows of other processors only fill gaps: passes and head widths that this processor was not measured at.
     own, what = rows.gpu == gpu, rows["pass"] + rows.dim_qk.astype(str)
     rows = rows[own | ~what.isin(set(what[own]))]
@@ -288,7 +311,26 @@ def _run(
     known: tuple[float, float, float] | None,
 ) -> AttentionKernel:
     one = measured[name]
-    return fit_kernel(one, ~kept[name], system, engine, about.multiprocessors, known)
+    kernel = fit_kernel(name, one, ~kept[name], system, engine, about.multiprocessors, known)
+    return _with_wide_heads(kernel, one)
+
+
+def _with_wide_heads(kernel: AttentionKernel, measured: Kernels) -> AttentionKernel:
+    """Return a kernel whose widest heads, if measured with narrower values only, say nothing about wider ones.
+
+    Heads of :data:`_WIDEST` run at the share of the widest heads with equal values, and take as long as narrower ones.
+    """
+    rows, result = measured.rows, {}
+    for of_row, of_kernel in (("fwd", "forward"), ("bwd", "backward")):
+        one = getattr(kernel, of_kernel)
+        equal = rows[(rows["pass"] == of_row) & (rows.dim_qk == rows.dim_v)].dim_qk
+        widths, costs = one.shares.widths, one.shares.costs
+        if len(equal) and widths[-1] > equal.max() and widths[-1] < _WIDEST:
+            share = equal.max() / float(one.shares.cost(np.array(float(equal.max()))))
+            costs = (*costs, max(costs[-1] * _ROUNDED, _WIDEST / share))
+            one = replace(one, shares=Widths((*widths, _WIDEST), costs))
+        result[of_kernel] = one
+    return replace(kernel, **result)
 
 
 def _compared(
@@ -299,13 +341,16 @@ def _compared(
     system: System,
     engine: Engine,
     about: Gpu,
+    suffix: str = "",
 ) -> pd.DataFrame:
-    """Return measured and predicted times of a kernel."""
+    """Return measured and predicted times of a kernel; `suffix` follows its name in the groups."""
     words = {"fwd": "forward", "bwd": "backward", "fwd_bwd": "both passes"}
-    predicted = measured.times(law_of(kernel, about.multiprocessors), system, engine)
+    predicted = measured.times(law_of(name, kernel, about.multiprocessors), system, engine)
     return pd.DataFrame(
         {
-            "group": [f"attention, {name}, {words[which]}" for which in measured.rows["pass"]],
+            "group": [
+                f"attention, {name}{suffix}, {words[which]}" for which in measured.rows["pass"]
+            ],
             "measured": measured.rows.time_s.to_numpy(),
             "predicted": predicted,
             "held_out": kept,
@@ -313,19 +358,27 @@ def _compared(
     )
 
 
-def _fragment(kernels: Mapping[str, AttentionKernel], about: Gpu, system: System) -> dict[str, Any]:
-    """Return the law by type; 8-bit types run at the 16-bit rate, so their share of the higher peak is lower."""
+def _fragment(
+    kernels: Mapping[str, AttentionKernel],
+    narrow: Mapping[str, Narrow],
+    about: Gpu,
+    system: System,
+) -> dict[str, Any]:
+    """Return the law by type; 8-bit types run at the 16-bit rate unless measured, so their share is lower."""
     peak = system.product_engine("bfloat16").peak
     by_type = {}
     for name in system.matmul_types:
         if MATMUL_BYTES[name] > 2:
             continue
         relative_peak = system.product_engine(name).peak / peak
+        constants = {one: _constants(kernels[one], relative_peak) for one in sorted(kernels)}
+        if MATMUL_BYTES[name] == 1:
+            constants |= {one: _constants(fitted.kernel, 1.0) for one, fitted in narrow.items()}
         by_type[name] = {
             "law": "fused",
             "default": about.default,
             "multiprocessors": about.multiprocessors,
-            "kernels": {one: _constants(kernels[one], relative_peak) for one in sorted(kernels)},
+            "kernels": constants,
         }
     return {"ext": {"kernels": {"attention": by_type}}}
 
@@ -342,30 +395,23 @@ def _constants(kernel: AttentionKernel, relative_peak: float) -> dict[str, Any]:
 
 def _of_pass(attention_pass: AttentionPass, relative_peak: float) -> dict[str, Any]:
     pairs = zip(attention_pass.shares.widths, attention_pass.shares.costs, strict=True)
-    found = {
+    return {
         "shares": [
             [int(width), rounded(width / cost / relative_peak, DIGITS)] for width, cost in pairs
         ],
         "lead": attention_pass.lead,
         "causal_lead": attention_pass.causal_lead,
     }
-    return found | ({"fills_values": True} if attention_pass.fills_values else {})
 
 
-def _sources_of_filled(
-    narrow: Mapping[str, Kernels], kernels: Mapping[str, AttentionKernel]
-) -> dict[str, str]:
-    """Return the sources of value padding: the rows that show it."""
-    result = {}
-    for name, of_name in narrow.items():
-        for of_row, of_kernel in (("fwd", "forward"), ("bwd", "backward")):
-            rows = of_name.rows[of_name.rows["pass"] == of_row]
-            if len(rows) and getattr(kernels[name], of_kernel).fills_values:
-                names = ", ".join(sorted(set(rows.source)))
-                result[f"{PATH}.*.kernels.{name}.{of_kernel}.fills_values"] = (
-                    f"closer to {len(rows)} measured kernels of systems/measured/attention.csv: {names}"
-                )
-    return result
+def _sources_of_8_bits(narrow: Mapping[str, Narrow]) -> dict[str, str]:
+    """Return the sources of the constants in 8 bits."""
+    return {
+        f"{PATH}.float8.kernels.{name}.*": (
+            f"fitted to {one.rows} measured kernels in 8 bits of systems/measured/attention.csv: {one.sources}"
+        )
+        for name, one in narrow.items()
+    }
 
 
 def _sources(
@@ -390,13 +436,24 @@ def _sources(
 
 
 def _assumed(
-    gpu: str, system: System, kernels: Mapping[str, AttentionKernel], few: Mapping[str, int]
+    gpu: str,
+    system: System,
+    kernels: Mapping[str, AttentionKernel],
+    few: Mapping[str, int],
+    narrow: Mapping[str, Narrow],
 ) -> list[str]:
     """Return the assumptions that no measurement supports."""
     result = [f"{PATH}.*.default: {GPUS[gpu].why}"]
     if "float8" in system.matrix:
-        text = "attention runs in 16 bits: half the share of twice the peak"
-        result.append(f"{PATH}.float8.*: {text}")
+        others = [name for name in sorted(kernels) if name not in narrow]
+        if others:
+            paths = ", ".join(f"{PATH}.float8.kernels.{name}.*" for name in others)
+            result.append(
+                f"{paths}: not measured; at the rate of 16 bits: half the share of twice the peak"
+            )
+        for name in narrow:
+            paths = ", ".join(f"{PATH}.float8.kernels.{name}.{one}" for one in _TIMED_IN_16_BITS)
+            result.append(f"{paths}: as in 16 bits")
     if lent := [name for name in sorted(kernels) if few.get(name, 0) < MIN_SMALL]:
         names = ", ".join(lent)
         lent_paths = [f"{PATH}.*.{one}" for one in ("tail", "start", "sustained")]

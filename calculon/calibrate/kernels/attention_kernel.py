@@ -13,6 +13,7 @@ from calculon.architecture.layers import flash_attention
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array, Seconds
 from calculon.calibrate.steps import rounded
+from calculon.declarations.named_values import ATTENTION_KERNELS
 from calculon.hardware.kernels.kernel import Shapes
 from calculon.hardware.kernels.laws import (
     QUERY_TILE,
@@ -135,7 +136,7 @@ def _layer(rows: pd.DataFrame, widths: tuple[int, int], causal: bool) -> Layer:
         value_size=0 if value == width else value,
         keys=(keys + 1) / 2 if causal else keys,
         causal=causal,
-        dtype_bytes=2.0,
+        dtype_bytes=1.0 if (rows.dtype == "fp8").all() else 2.0,
         flags=Flags(),
     )
 
@@ -208,6 +209,7 @@ def _rising(kernel: AttentionKernel) -> AttentionKernel:
 
 
 def fit_kernel(
+    name: str,
     measured: Kernels,
     used: Array,
     system: System,
@@ -218,6 +220,7 @@ def fit_kernel(
     """Fit the constants of one kernel by robust least squares of log times.
 
     Args:
+        name: Name of the kernel, which determines the head widths that it pads.
         measured: Rows of the kernel.
         used: Mask of the rows that are not held out.
         system, engine: Memory, processing mode and peak, which are not fitted.
@@ -231,7 +234,7 @@ def fit_kernel(
     seconds = rows.rows.time_s.to_numpy()
 
     def errors(at: Array) -> Array:
-        law = law_of(form.kernel(at), multiprocessors)
+        law = law_of(name, form.kernel(at), multiprocessors)
         off = np.log(rows.times(law, system, engine) / seconds)
         return np.concatenate([off, _PRIOR * (at - prior), _TIE * form.tied(at)])
 
@@ -245,11 +248,10 @@ def fit_kernel(
     return _rising(form.kernel(found.x, DIGITS))
 
 
-def law_of(kernel: AttentionKernel, multiprocessors: int) -> FusedAttention:
-    """Return the law with a single kernel."""
-    return FusedAttention(
-        default="flash2", multiprocessors=multiprocessors, kernels={"flash2": kernel}
-    )
+def law_of(name: str, kernel: AttentionKernel, multiprocessors: int) -> FusedAttention:
+    """Return the law with a single kernel; serving kernels pad narrow values, like FlashAttention-2."""
+    name = name if name in ATTENTION_KERNELS else "flash2"
+    return FusedAttention(default=name, multiprocessors=multiprocessors, kernels={name: kernel})
 
 
 def older(kernel: AttentionKernel, name: str) -> AttentionKernel:

@@ -39,9 +39,20 @@ SAME_LINKS = {
 Tables of the GB200 and GB300 end at 4 ranks.
 """
 
+STEPPED = {"NVLink5": 2**21}
+"""Links and bytes of a rank's part from which on the steps of rings take a least time.
+
+On 4 and 8 GPUs of the B200, B300, GB200 and GB300 (NCCL 2.29), parts of 1 MiB take less than half the time of parts of
+2 MiB, which hardly differ from parts of 4 MiB: 44, 104 and 107 us on 8 B200.
+"""
+
+_RINGS = ("reduce_scatter", "all_gather")
+"""Operations with rings of n - 1 steps, in the order of fitting: the tables have no long step of an all-gather."""
+
 _OPERATIONS = {"alltoall": "all_to_all", "send_recv": "p2p"}
 _PORTS = {"NVLink3": 300e9, "NVLink4": 450e9, "NVLink5": 900e9}
 _MIN_ROWS = 8
+_STEP = 1.4e-5
 _START = (1e-5, 1e-6, 0.7, 3e-6)
 """Start of the search: latency, latency per rank, and share and ramp of each group size."""
 
@@ -61,6 +72,7 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
     sources: dict[str, str] = {}
     assumed: list[str] = []
     rows = []
+    step: dict[str, float] = {}
     for operation in MEASURABLE:
         for source_gpu in SAME_LINKS.get(gpu, (gpu,)):
             measured = table[(table.gpu == source_gpu) & (table.op == operation)]
@@ -69,7 +81,10 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
         else:
             continue
         reduces = operation == "all_reduce" and system.reduces_in_network(0)
-        law, seen = _fit_operation(measured, switched=reduces)
+        stepped = _long_step(measured) if operation in _RINGS else 0.0
+        known = {"long_step": stepped, **step} if stepped else {}
+        law, seen = _fit_operation(measured, switched=reduces, known=known)
+        step = {name: law[name] for name in ("least_step",) if name in law} or step
         laws[operation] = law
         path = f"ext.networks[0].operations.{operation}.*"
         keys = ", ".join(sorted(measured.source.unique()))
@@ -95,8 +110,21 @@ def _of_one_node(table: pd.DataFrame) -> pd.DataFrame:
     return some[port.notna()]
 
 
-def _fit_operation(rows: pd.DataFrame, *, switched: bool) -> tuple[dict[str, Any], pd.DataFrame]:
-    """Return the law of an operation as in a system file, and the measured and predicted times of its rows."""
+def _long_step(rows: pd.DataFrame) -> float:
+    """Return the seconds of a long step of a ring at the full bandwidth of a port; 0 without a least time."""
+    name = str(rows.link.iloc[0]).split()[0]
+    return rounded(STEPPED[name] / _PORTS[name], 3) if name in STEPPED else 0.0
+
+
+def _fit_operation(
+    rows: pd.DataFrame, *, switched: bool, known: Mapping[str, float] | None = None
+) -> tuple[dict[str, Any], pd.DataFrame]:
+    """Return the law of an operation as in a system file, and the measured and predicted times of its rows.
+
+    `known` has the long step of a ring, and its least time unless that is to be fitted.
+    """
+    known = known or {}
+    fits_step = "long_step" in known and "least_step" not in known
     hidden = held_out(
         pd.DataFrame({"op": rows.op, "bytes": np.log2(rows.bytes).round().astype(int)})
     )
@@ -111,16 +139,18 @@ def _fit_operation(rows: pd.DataFrame, *, switched: bool) -> tuple[dict[str, Any
     # With a single group size the latency per rank cannot be separated from the latency: pin it near 0.
     high = [1e-3, 1e-4 if several else 1e-12, *most, *([1e-3] * len(ranks))]
     low = [1e-7, 1e-13, *([0.1] * len(ranks)), *([1e-10] * len(ranks))]
+    if fits_step:
+        start, low, high = [*start, _STEP], [*low, 1e-7], [*high, 1e-3]
     found = least_squares(
         lambda logs: np.log(
-            _law(np.exp(logs), ranks).time(wire[seen], members[seen]) / seconds[seen]
+            _law(np.exp(logs), ranks, known).time(wire[seen], members[seen]) / seconds[seen]
         ),
         np.log(np.clip(start, np.multiply(low, 1.01), np.multiply(high, 0.99))),
         bounds=(np.log(low), np.log(high)),
         loss="huber",
         f_scale=HUBER,
     )
-    law = _law(np.exp(found.x), ranks)
+    law = _law(np.exp(found.x), ranks, known)
     stated = {
         "latency": rounded(law.latency, 4),
         **({"rank_latency": rounded(law.rank_latency, 4)} if several else {}),
@@ -128,6 +158,8 @@ def _fit_operation(rows: pd.DataFrame, *, switched: bool) -> tuple[dict[str, Any
             [int(n), rounded(share, 4), rounded(ramp, 3)]
             for n, share, ramp in zip(ranks, law.rates.shares, law.rates.ramps, strict=True)
         ],
+        **({"long_step": law.long_step} if known else {}),
+        **({"least_step": rounded(law.least_step, 4)} if known else {}),
     }
     result = {
         "group": "collectives, " + rows.op,
@@ -137,13 +169,17 @@ def _fit_operation(rows: pd.DataFrame, *, switched: bool) -> tuple[dict[str, Any
     return stated, pd.DataFrame({**result, "held_out": hidden})
 
 
-def _law(values: Array, ranks: Array) -> CollectiveLaw:
-    """Return the law at given values: two latencies, then the shares and ramps by group size."""
-    shares, ramps = values[2:].reshape(2, -1)
+def _law(values: Array, ranks: Array, known: Mapping[str, float]) -> CollectiveLaw:
+    """Return the law at given values: two latencies, shares and ramps by group size, and the least step if unknown."""
+    shares, ramps = values[2 : 2 + 2 * len(ranks)].reshape(2, -1)
+    fitted = values[2 + 2 * len(ranks) :].tolist()
+    least = known.get("least_step", fitted[0] if fitted else 0.0)
     return CollectiveLaw(
         latency=float(values[0]),
         rank_latency=float(values[1]),
         rates=GroupRates(*(tuple(column.tolist()) for column in (ranks, shares, ramps))),
+        long_step=known.get("long_step", 0.0),
+        least_step=least,
     )
 
 

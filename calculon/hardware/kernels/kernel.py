@@ -262,7 +262,8 @@ class Kernel(NamedTuple):
 class Types(NamedTuple):
     """Arithmetic types: of products with weights, of attention, and of everything else; and the attention kernel.
 
-    ``promoted`` is true if forward products accumulate partial sums in 32 bits.
+    ``promoted`` is true if forward products accumulate partial sums in 32 bits. Fused attention runs in the type
+    ``fused``, by default that of other attention.
     """
 
     product: str
@@ -270,6 +271,7 @@ class Types(NamedTuple):
     vector: str
     attention_kernel: str = "auto"
     promoted: bool = False
+    fused: str = ""
 
 
 # Kernel launches: a kernel takes at least its launch on the device, and many kernels at least their launches on the

@@ -411,10 +411,6 @@ class AttentionPass:
         at_least=0,
         default=0.0,
     )
-    fills_values: bool = declare(
-        "values are padded to the width of queries and keys, even in a kernel that supports narrower values",
-        default=False,
-    )
 
     def time(
         self, flops: Flops, widths: HeadWidths, keys: Count, causal: Array, peak: float
@@ -424,8 +420,7 @@ class AttentionPass:
         Half of it is query-key products and half value products, each at the rate of its width.
         """
         lead = self.lead + self.causal_lead * causal
-        values = np.maximum(widths.keys, widths.values) if self.fills_values else widths.values
-        cost = (self.shares.cost(widths.keys) + self.shares.cost(values)) / 2
+        cost = (self.shares.cost(widths.keys) + self.shares.cost(widths.values)) / 2
         result: Seconds = flops * (cost / widths.mean) * (1 + lead / keys) / peak
         return result
 
@@ -462,8 +457,8 @@ class FusedAttention:
     with ``w = r / (128 multiprocessors)`` tiles per multiprocessor. FLOP are 4 d per query and key forward and 2.5
     times that backward, so that more queries, heads, keys or sequences always take more time. If values are narrower
     than queries and keys, d is the mean of both widths, and ``d / share(d)`` the mean over the widths that the kernel
-    computes (:class:`HeadWidths`); measurements only decide if a pass pads values. Tier-1 traffic of queries, keys,
-    values and results is combined with it by the system's mode.
+    computes (:class:`HeadWidths`). Tier-1 traffic of queries, keys, values and results is combined with it by the
+    system's mode.
 
     All of it is multiplied by `slowness`, which no file states: see :meth:`slowed`.
 

@@ -112,6 +112,13 @@ def _redo(reading: Reading) -> Fields:
 
 _RECIPES = ("delayed", "tensorwise", "blockwise", "mxfp8")
 
+_PLAIN_4_BITS = (
+    "NVTE_NVFP4_DISABLE_RHT",
+    "NVTE_NVFP4_DISABLE_STOCHASTIC_ROUNDING",
+    "NVTE_NVFP4_DISABLE_2D_QUANTIZATION",
+)
+"""Environment variables of Transformer Engine for NVFP4 without rotation (the first one), and its other options."""
+
 
 def _types(reading: Reading) -> Fields:
     bf16, fp16 = reading.switch("--bf16"), reading.switch("--fp16")
@@ -120,10 +127,11 @@ def _types(reading: Reading) -> Fields:
         or reading.switch("--fp8-hybrid")
         or reading.switch("--fp8-e4m3")
     )
-    reading.used |= {"--fp8-recipe", "--fp4-recipe", "--fp8-hybrid", "--fp8-e4m3"}
+    reading.used |= {"--fp8-recipe", "--fp4-recipe", "--fp8-hybrid", "--fp8-e4m3", *_PLAIN_4_BITS}
     recipe = NO_RECIPE
     if reading.get("--fp4-format", "--fp4"):
-        recipe = "nvfp4"
+        plain = reading.get(_PLAIN_4_BITS[0], default=0) == 1
+        recipe = "nvfp4_plain" if plain else "nvfp4"
         _known(reading, "--fp4-recipe", ("nvfp4",))
     elif narrow:
         recipe = _known(reading, "--fp8-recipe", _RECIPES) or "delayed"
@@ -148,11 +156,26 @@ def _write_types(writing: Writing) -> Fields:
     flag = {"bfloat16": "--bf16", "float16": "--fp16"}.get(writing["datatype"])
     if flag:
         found[flag] = True
-    if writing["fp8_recipe"] == "nvfp4":
+    if writing["fp8_recipe"] in ("nvfp4", "nvfp4_plain"):
         found |= {"--fp4-format": "e2m1", "--fp4-recipe": "nvfp4"}
+        plain = writing["fp8_recipe"] == "nvfp4_plain"
+        found |= dict.fromkeys(_PLAIN_4_BITS if plain else (), 1)
     elif writing["fp8_recipe"] != NO_RECIPE:
         found |= {"--fp8-format": "hybrid", "--fp8-recipe": writing["fp8_recipe"]}
     return found | ({"--fp8-param-gather": True} if writing["fp8_param_gather"] else {})
+
+
+_NARROW_ATTENTION = "--fp8-dot-product-attention"
+
+
+def _narrow_attention(reading: Reading) -> Fields:
+    """Read 8-bit attention, which has no effect without a recipe."""
+    recipe = reading.execution["fp8_recipe"]
+    return {"fp8_attention": reading.switch(_NARROW_ATTENTION) and recipe != NO_RECIPE}
+
+
+def _write_narrow_attention(writing: Writing) -> Fields:
+    return {_NARROW_ATTENTION: True} if writing["fp8_attention"] else {}
 
 
 def _attention(reading: Reading) -> Fields:
@@ -222,11 +245,13 @@ ROWS = (
     row("seq_par_ag_redo", "", _redo),
     row(
         "datatype fp8_recipe fp8_param_gather",
-        "--bf16 --fp16 --fp8-format --fp8-recipe --fp4-format --fp4-recipe --fp8-param-gather",
+        "--bf16 --fp16 --fp8-format --fp8-recipe --fp4-format --fp4-recipe --fp8-param-gather "
+        + " ".join(_PLAIN_4_BITS),
         _types,
         _write_types,
     ),
     *REPLICAS,
+    row("fp8_attention", _NARROW_ATTENTION, _narrow_attention, _write_narrow_attention),
     row(
         "attn_impl",
         "--attention-backend --use-flash-attn --use-flash-attn-v2 --transformer-impl",
@@ -264,7 +289,7 @@ def parse(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
         file,
         variables,
         is_flag=lambda name: _written_out(name) in _FLAGS,
-        environment=(_BLOCKING,),
+        environment=(_BLOCKING, *_PLAIN_4_BITS),
     )
     settings: dict[str, Setting] = {}
     for name, setting in parsed.settings.items():

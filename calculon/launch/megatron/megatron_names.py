@@ -193,6 +193,9 @@ BRIDGE: Mapping[str, Alias] = {
     "--fp8-param-gather": _precision(
         "--fp8-param-gather", f"{PRECISION}.fp8_param_gather", f"{PRECISION}.fp8_param"
     ),
+    "--fp8-dot-product-attention": _precision(
+        "--fp8-dot-product-attention", f"{PRECISION}.fp8_dot_product_attention"
+    ),
     "--fp4-format": _precision("--fp4-format", f"{PRECISION}.fp4"),
     "--fp4-recipe": _precision("--fp4-recipe", f"{PRECISION}.fp4_recipe"),
     "--grad-reduce-in-bf16": _said(

@@ -99,7 +99,7 @@ NOT_MODELLED = {
     "type of the master weights": "--main-params-dtype --store-param-remainders",
     "reduction of amax values for 8-bit operands": "--fp8-amax-* --tp-only-amax-red",
     "16-bit weight-gradient products": "--fp8-wgrad --no-fp8-wgrad",
-    "8-bit attention": "--fp8-dot-product-attention --fp8-multi-head-attention",
+    "8-bit attention without conversions": "--fp8-multi-head-attention",
     "8-bit output projection": "--fp8-output-proj",
     "a custom precision recipe": "--fp8-quantizer-factory --fp4-quantizer-factory",
     "4-bit all-gather of weights": "--fp4-param*",

@@ -11,7 +11,15 @@ from calculon.declarations.named_values import (
     multiplied,
 )
 from calculon.declarations.presets import COMMON
-from calculon.declarations.recipes import FLOAT8, GATHERED, MODULES_WITHOUT, NO_RECIPE, RECIPES
+from calculon.declarations.recipes import (
+    FLOAT8,
+    GATHERED,
+    MODULES_WITHOUT,
+    NO_RECIPE,
+    RECIPES,
+    WITH_ATTENTION,
+)
+from calculon.hardware.kernels.laws import EXACT
 from calculon.plan.columns import FIELDS, PLAIN, code, field_of
 from calculon.plan.rules.expert_rules import recomputes
 from calculon.plan.rules.rule import Request, Requests, Rule, expected
@@ -173,6 +181,15 @@ def _is_gathered(r: Requests) -> Array:
     return ~r.plan.fp8_param_gather | (known & ~_none(r))
 
 
+def _narrow_attention(r: Requests) -> Array:
+    """Return a mask of executions with attention in 16 bits, or a recipe, machine and kernel that support 8 bits."""
+    plan = r.plan
+    recipe = _of_recipe(r, *(name in WITH_ATTENTION for name in RECIPES)) & ~_none(r)
+    exact = (plan.attn_kernel == PLAIN["attn_kernel"]) | plan.is_choice("attn_kernel", EXACT[0])
+    known = np.array(EXACT[0] in r.system.fused_kernels(FLOAT8))
+    return ~plan.fp8_attention | (recipe & exact & plan.is_choice("attn_impl", "flash") & known)
+
+
 def _stays_whole(r: Requests) -> Array:
     plan = r.plan
     split = plan.is_choice("zero_stage", "3") | plan.is_choice("zero_stage", "owner")
@@ -210,6 +227,17 @@ RECIPE_RULES = (
             "weights are kept in the 8 bits in which a recipe multiplies them",
         ),
         _GATHER,
+    ),
+    Rule(
+        "narrow_attention",
+        _narrow_attention,
+        expected(
+            "fp8_attention",
+            "false, unless attn_impl is flash, attn_kernel auto or cudnn, fp8_recipe one of "
+            f"{', '.join(WITH_ATTENTION)}, and the system has constants of cudnn in float8",
+            "cuDNN has kernels of attention in 8 bits",
+        ),
+        ("fp8_attention",),
     ),
     Rule(
         "gather_needs_training",

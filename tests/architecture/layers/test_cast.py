@@ -128,3 +128,5 @@ def test_four_bits_are_measured_and_rotated_by_kernels_of_their_own():
     """Read 2 for the largest values, 2 for rows and 2 for rotated columns; write 2 x .5625."""
     both = 3 * 2 + 2 * 0.5625
     assert _recipe(RECIPES["nvfp4"]) == ((both * X, both * Y, 0.0), (3, 3, 0))
+    plain = both - 2
+    assert _recipe(RECIPES["nvfp4_plain"]) == ((plain * X, plain * Y, 0.0), (2, 2, 0))

@@ -108,15 +108,6 @@ def test_narrower_values_are_filled_up_unless_the_kernel_knows_them():
         np.testing.assert_allclose(found, (each[0] + each[1]) / 2, rtol=1e-12, err_msg=case)
 
 
-def test_a_pass_may_fill_narrower_values_up_in_a_kernel_that_knows_them():
-    filling = running("cudnn", backward=BACKWARD | {"fills_values": True})
-    known, filled = (seconds(law, 1024.0, 192, value=128) for law in (running("cudnn"), filling))
-    wide, narrow = (seconds(running("cudnn"), 1024.0, width) for width in (192, 128))
-    assert filled[0] == known[0] == pytest.approx((wide[0] + narrow[0]) / 2)
-    assert filled[1] == pytest.approx(wide[1])
-    assert filled[1] > known[1]
-
-
 def passes_of(name, kernel):
     """Return what tells the times of both passes of a kernel on a machine."""
     machine = inputs.system(name)

@@ -26,6 +26,11 @@ MALFORMED = {
         CORRECTED | {"fp8_param_gather": True},
         "fp8_param_gather: false, unless fp8_recipe is one of delayed, tensorwise, blockwise, mxfp8",
     ),
+    "narrow_attention": (
+        CORRECTED | {"fp8_attention": True},
+        "fp8_attention: false, unless attn_impl is flash, attn_kernel auto or cudnn, fp8_recipe one of delayed, "
+        "tensorwise, mxfp8, nvfp4, nvfp4_plain, and the system has constants of cudnn in float8",
+    ),
     "gather_needs_training": (
         GATHERED | {"training": False},
         "fp8_param_gather: false, since nothing is gathered in inference",
