@@ -1,7 +1,8 @@
-"""Kinds of block in pipeline stages, from the position of the stages in the model."""
+"""Chunks of pipeline stages, and their kinds of block, from the position of the stages in the model."""
 
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,6 +31,8 @@ def kinds_of_chunks(model: Model, chunks: Array) -> Array:
     Source: Narayanan et al., arXiv 2104.04473, section 2.2.
     """
     kinds = kinds_by_block(model)
+    if not kinds:
+        return chunks[None]
     every = list(dict.fromkeys(kinds))
     among = np.array([[kind == one for kind in kinds] for one in every], float)
     before = np.concatenate([np.zeros((len(every), 1)), among.cumsum(axis=1)], axis=1)
@@ -67,24 +70,39 @@ def chunks_of_layout(
     )
 
 
+class _Stages(NamedTuple):
+    """The stages of one layout.
+
+    Attributes:
+        kinds: Distinct stages: blocks, number of such stages, index of the first one, and blocks of each kind. The
+            order is: first stage, inner stages by position, last stage. A single stage counts as the last one.
+        kind: Index of each stage in the kinds; the last one has -1.
+        chunks: Blocks of every chunk: shape (stages, chunks).
+    """
+
+    kinds: tuple[tuple[float, ...], ...]
+    kind: list[int]
+    chunks: Array
+
+
 @lru_cache(maxsize=4096)
 def _distinct_stages(
     model: Model, stages: tuple[int, ...], interleaving: int, listed: str, last: int
-) -> tuple[tuple[float, ...], ...]:
-    """Return the distinct stages: blocks, number of such stages, index of the first one, and blocks of each kind.
-
-    The order is: first stage, inner stages by position, last stage. A single stage counts as the last one.
-    """
+) -> _Stages:
+    """Return the distinct stages of a layout; stages that list their chunks differ if their chunks do."""
     chunks = chunks_of_layout(stages, interleaving, listed, last)
     counts = kinds_of_chunks(model, chunks).sum(axis=2).T
     rows = [(float(own.sum()), 1.0, float(i), *own.tolist()) for i, own in enumerate(counts)]
     final = rows[-1]
     first = rows[0] if len(rows) > 1 else (final[0], 0.0, *final[2:])
     between: dict[tuple[float, ...], tuple[float, ...]] = {}
-    for blocks, more, place, *own in rows[1:-1]:
-        _, count, foremost, *_ = between.get(tuple(own), (blocks, 0.0, place))
-        between[tuple(own)] = (blocks, count + more, foremost, *own)
-    return (first, *between.values(), final)
+    kind = [FIRST] * (len(rows) > 1)
+    for (blocks, more, place, *own), parts in zip(rows[1:-1], chunks[1:-1].tolist(), strict=True):
+        key = (*own, *parts) if listed else tuple(own)
+        _, count, foremost, *_ = between.get(key, (blocks, 0.0, place))
+        between[key] = (blocks, count + more, foremost, *own)
+        kind.append(SECOND + list(between).index(key))
+    return _Stages((first, *between.values(), final), [*kind, LAST], chunks)
 
 
 @lru_cache(maxsize=4096)
@@ -126,7 +144,7 @@ def with_folded_kinds(layout: StageLayout, model: Model) -> StageLayout:
     return StageLayout(
         blocks=blocks,
         count=count,
-        chunks=layout.chunks,
+        ending=layout.ending,
         place=place,
         halves=np.stack(rest[:2]),
         of_kind=np.stack(rest[2:]),
@@ -135,6 +153,22 @@ def with_folded_kinds(layout: StageLayout, model: Model) -> StageLayout:
 
 def with_kinds(layout: StageLayout, columns: Columns, model: Model) -> StageLayout:
     """Return a layout whose stages are distinguished by their kinds of block."""
+    rows, inverse, shape = _distinct_layouts(layout, columns)
+    found = [_stages_of(row, model).kinds for row in rows.tolist()]
+    blocks, count, place, *of_kind = _table(found, inverse, shape)
+    return StageLayout(
+        blocks=blocks,
+        count=count,
+        ending=layout.ending,
+        place=place,
+        of_kind=np.stack(of_kind),
+    )
+
+
+def _distinct_layouts(
+    layout: StageLayout, columns: Columns
+) -> tuple[Array, Array, tuple[int, ...]]:
+    """Return the distinct layouts of executions as rows of numbers, the index of each execution, and their shape."""
     of_layout = [
         *(layout.blocks[FIRST : SECOND + 2]),
         *(layout.count[FIRST : SECOND + 2]),
@@ -142,20 +176,71 @@ def with_kinds(layout: StageLayout, columns: Columns, model: Model) -> StageLayo
         columns.pipeline_par,
         columns.pipeline_interleaving,
         columns.stage_blocks,
-        layout.chunks.last,
+        layout.ending,
     ]
     same = np.broadcast_arrays(*of_layout)
-    shape = same[0].shape
     rows, inverse, _ = distinct([values.ravel().astype(np.int64) for values in same])
+    return rows, inverse, same[0].shape
+
+
+class ChunkLayout(NamedTuple):
+    """Chunks of the stages of a layout.
+
+    Attributes:
+        of_kind (shape (kinds of block, stages, chunks)): Blocks of each kind.
+        kind: Kind of every stage in the layout of stages.
+    """
+
+    of_kind: Array
+    kind: list[int]
+
+
+class ChunkLayouts(NamedTuple):
+    """Distinct layouts of executions with several chunks per stage, some of which have different numbers of blocks.
+
+    Attributes:
+        layouts: The layouts.
+        number: Index of the layout of each execution.
+        differ: Mask of executions whose chunks differ.
+    """
+
+    layouts: list[ChunkLayout]
+    number: Array
+    differ: Array
+
+
+def chunk_layouts(
+    layout: StageLayout, columns: Columns, model: Model, *, kinds: bool
+) -> ChunkLayouts | None:
+    """Return the layouts of chunks that differ; None if no execution has any.
+
+    Args:
+        layout: The layout, whose stages are not distinguished by their kinds of block.
+        kinds: Number the stages by their kinds of block (:func:`with_kinds`).
+    """
+    if not (columns.pipeline_interleaving > 1).any():
+        return None
+    rows, inverse, shape = _distinct_layouts(layout, columns)
     found = [_stages_of(row, model) for row in rows.tolist()]
-    blocks, count, place, *of_kind = _table(found, inverse, shape)
-    return StageLayout(
-        blocks=blocks,
-        count=count,
-        chunks=layout.chunks,
-        place=place,
-        of_kind=np.stack(of_kind),
-    )
+    differ = np.array([bool((one.chunks != one.chunks[0, 0]).any()) for one in found])
+    several = rows[:, -3] > 1  # chunks
+    differ &= several
+    if not differ.any():
+        return None
+    layouts = []
+    for row, one in zip(rows.tolist(), found, strict=True):
+        kind, of_kind = one.kind, kinds_of_chunks(model, one.chunks)
+        if not kinds:
+            inner = range(SECOND, len(kind) - 1)
+            kind = [FIRST, *inner, LAST] if row[-2] else _even_kinds(row, len(kind))
+        layouts.append(ChunkLayout(of_kind, kind))
+    return ChunkLayouts(layouts, inverse.reshape(shape), differ[inverse].reshape(shape))
+
+
+def _even_kinds(row: Sequence[int], stages: int) -> list[int]:
+    """Return the kind of every stage of a layout without a list, whose inner stages have more or fewer blocks."""
+    more, fewer = row[4:6]
+    return [*[FIRST] * (stages > 1), *[SECOND] * more, *[SECOND + 1] * fewer, LAST]
 
 
 def _table(
@@ -177,11 +262,11 @@ def _padded(stages: tuple[tuple[float, ...], ...], most: int) -> tuple[tuple[flo
     return (*others, *[(blocks, 0.0, *rest)] * (most - len(stages)), last)
 
 
-def _stages_of(row: Sequence[int], model: Model) -> tuple[tuple[float, ...], ...]:
-    """Return the distinct stages of one layout, given as a row of numbers from :func:`with_kinds`."""
+def _stages_of(row: Sequence[int], model: Model) -> _Stages:
+    """Return the stages of one layout, given as a row of numbers from :func:`_distinct_layouts`."""
     first, more, fewer, _, count, others, last, degree, interleaving, number, ending = row
     listed = list_of(number)
-    if listed and len(listed.split("-")) % degree:
+    if listed and len(listed.split("-")) != degree * interleaving:
         listed = ""  # rules refuse it
     stages = [first] * (degree > 1) + [more] * count + [fewer] * others + [last]
     if listed:

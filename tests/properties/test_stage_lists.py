@@ -75,7 +75,11 @@ def test_lists_are_read_as_lists_and_as_text(tmp_path):
         {"stage_blocks": [6, 7, 12, 7], "pp_schedule": "gpipe", "batch_size": 64},
         {"stage_blocks": [4, 4, 4, 4, 5, 4, 4, 3], "pipeline_interleaving": 2},
         {"stage_blocks": [3, 5, 6, 4, 5, 3, 4, 2], "pipeline_interleaving": 2, "batch_size": 208},
-        {"stage_blocks": [0, 11, 10, 11, 0, 0, 0, 0], "pipeline_interleaving": 2},
+        {
+            "stage_blocks": [0, 11, 10, 11, 0, 0, 0, 0],
+            "pipeline_interleaving": 2,
+            "activation_recompute": "full",
+        },
         {"stage_blocks": [0, 11, 11, 10], "pp_schedule": "zb_h1"},
         {"stage_blocks": [1, 5, 5, 5, 6, 5, 5, 0], "pipeline_interleaving": 2},
         {"stage_blocks": [3] * 7 + [2] * 5 + [1], "pipeline_par": 13, "num_procs": 208},

@@ -88,6 +88,12 @@ def chunks_of_stages(layout: list[int], ex: Execution) -> list[list[int]]:
     return dealt
 
 
+def chunks_differ(layout: list[int], ex: Execution) -> bool:
+    """Whether any chunks of a pipeline of several have other numbers of blocks."""
+    several = ex.pipeline_interleaving > 1 and ex.pp_schedule not in FOLDED
+    return several and len({n for own in chunks_of_stages(layout, ex) for n in own}) > 1
+
+
 def _dealt(blocks: int, chunks: int) -> list[int]:
     """Deal blocks out to chunks one by one."""
     own = [0] * chunks
