@@ -44,7 +44,7 @@ class ChunkTimes:
     def batch_time(self, equal: Seconds) -> Seconds:
         """Return the time of a batch with the interleaved schedule, or `equal` if all chunks have equally many blocks.
 
-        Executions with the same layout and number of microbatches are computed together.
+        Executions with the same layout are computed together.
         """
         schedule = self._schedule
         layouts = schedule.chunk_layouts
@@ -55,12 +55,13 @@ class ChunkTimes:
         shape, (same, *columns) = broadcast[0].shape, [values.ravel() for values in broadcast]
         *times, microbatches, number, differ = columns
         there = np.flatnonzero(differ)
-        rows, inverse, _ = distinct([microbatches[there].astype(np.int64), number[there]])
+        rows, inverse, _ = distinct([number[there]])
         found = np.array(same, float)
-        for place, (count, layout) in enumerate(rows.tolist()):
+        for place, (layout,) in enumerate(rows.tolist()):
             here = there[inverse == place]
             passes = self._passes(layouts.layouts[layout], [values[here] for values in times])
-            found[here] = interleaved_time(passes, max(1, count), training=schedule.training)
+            counts = np.maximum(1, microbatches[here])
+            found[here] = interleaved_time(passes, counts, training=schedule.training)
         return found.reshape(shape)
 
     def _of_blocks(self) -> list[Seconds]:
