@@ -102,8 +102,9 @@ class _Slots:
 
 def _stages(exists: Array) -> Iterator[Array | None]:
     """Yield the stages that have a pass in each slot: their numbers, or None for all of them."""
-    for some in exists:
-        yield None if some.all() else np.flatnonzero(some)
+    every: list[bool] = np.logical_and.reduce(exists, axis=1).tolist()
+    for whole, some in zip(every, exists, strict=True):
+        yield None if whole else np.flatnonzero(some)
 
 
 class _State:
