@@ -375,8 +375,8 @@ def _balanced(total: float, pipeline_par: Count, head: Array, chunks: Count) -> 
 def balanced_last(total: int, stages: int, chunks: int, head: float) -> float:
     """Return the blocks of the last stage with which the chunks of stages are balanced.
 
-    Groups of microbatches pass one chunk after the other, each at the speed of the stage that takes longest there
-    (:func:`~calculon.cost.pipeline.schedules.batch_time`). The last chunk of the last stage has the head and the blocks
+    Groups of microbatches pass one chunk after the other, about at the speed of the stage that takes longest there
+    (exactly: :mod:`calculon.cost.pipeline.interleaved`). The last chunk of the last stage has the head and the blocks
     for which its other chunks have no space. So the sum of the longest chunks is minimized, then the largest stage;
     of several optima, the last stage has most blocks.
 
