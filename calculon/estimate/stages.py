@@ -95,7 +95,8 @@ def _chunk_blocks(batch: Batch) -> Array:
     kinds = zip(layout.blocks, layout.count, strict=True)
     stages = [_one(blocks) for blocks, count in kinds for _ in range(_one(count))]
     listed = list_of(_one(schedule.columns.stage_blocks))
-    return chunks_of_layout(stages, _one(schedule.interleaving), listed, _one(layout.ending))
+    ends = _one(layout.ending), _one(layout.beginning)
+    return chunks_of_layout(stages, _one(schedule.interleaving), listed, *ends)
 
 
 def _of_stages(batch: Batch) -> Stage:
@@ -173,7 +174,8 @@ def _chunks(batch: Batch, quantity: Callable[[Stage], tuple[Seconds, Seconds]]) 
         return np.asarray((_chunk_blocks(batch) - 1) * base[:, None] + edge[:, None])
     # Chunks have whole blocks; the last block of each has the cost of the edge, with its transfer.
     if schedule.layout is not None:
-        each = chunks_of_layout(blocks.tolist(), chunks, "", _one(schedule.layout.ending))
+        ends = _one(schedule.layout.ending), _one(schedule.layout.beginning)
+        each = chunks_of_layout(blocks.tolist(), chunks, "", *ends)
         return np.asarray((each - 1) * base + edge)
     times = np.full((len(blocks), chunks), float(schedule.chunk_sum(base, edge)[0]))
     mean = (base + edge) / 2 if _one(schedule.base_blocks) else edge

@@ -53,19 +53,26 @@ def kinds_of_halves(model: Model, halves: Array) -> Array:
 
 
 def chunks_of_layout(
-    stages: Sequence[float], interleaving: int, listed: str, last: int | None = None
+    stages: Sequence[float],
+    interleaving: int,
+    listed: str,
+    last: int | None = None,
+    first: int | None = None,
 ) -> Array:
     """Return the blocks of every chunk of stages with the given numbers of blocks: shape (stages, chunks).
 
-    `last` is the blocks of the last chunk of the last stage, if it differs from an even distribution.
+    `first` and `last` are the blocks of the first chunk of the first stage and of the last chunk of the last stage, if
+    they differ from an even distribution.
     """
     if listed:
         return chunks_of(listed, len(stages))
+    several = len(stages) > 1
+    beginnings = [first if several else None] + [None] * (len(stages) - 1)
     endings = [None] * (len(stages) - 1) + [last]
     return np.stack(
         [
-            chunks_of_stage(max(int(blocks), 0), interleaving, ending)
-            for blocks, ending in zip(stages, endings, strict=True)
+            chunks_of_stage(max(int(blocks), 0), interleaving, ending, beginning)
+            for blocks, beginning, ending in zip(stages, beginnings, endings, strict=True)
         ]
     )
 
@@ -87,10 +94,14 @@ class _Stages(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def _distinct_stages(
-    model: Model, stages: tuple[int, ...], interleaving: int, listed: str, last: int
+    model: Model, stages: tuple[int, ...], interleaving: int, listed: str, ends: tuple[int, int]
 ) -> _Stages:
-    """Return the distinct stages of a layout; stages that list their chunks differ if their chunks do."""
-    chunks = chunks_of_layout(stages, interleaving, listed, last)
+    """Return the distinct stages of a layout; stages that list their chunks differ if their chunks do.
+
+    `ends` are the blocks of the first chunk of the first stage, and of the last chunk of the last stage.
+    """
+    first_chunk, last_chunk = ends
+    chunks = chunks_of_layout(stages, interleaving, listed, last_chunk, first_chunk)
     counts = kinds_of_chunks(model, chunks).sum(axis=2).T
     rows = [(float(own.sum()), 1.0, float(i), *own.tolist()) for i, own in enumerate(counts)]
     final = rows[-1]
@@ -144,6 +155,7 @@ def with_folded_kinds(layout: StageLayout, model: Model) -> StageLayout:
     return StageLayout(
         blocks=blocks,
         count=count,
+        beginning=layout.beginning,
         ending=layout.ending,
         place=place,
         halves=np.stack(rest[:2]),
@@ -159,6 +171,7 @@ def with_kinds(layout: StageLayout, columns: Columns, model: Model) -> StageLayo
     return StageLayout(
         blocks=blocks,
         count=count,
+        beginning=layout.beginning,
         ending=layout.ending,
         place=place,
         of_kind=np.stack(of_kind),
@@ -176,6 +189,7 @@ def _distinct_layouts(
         columns.pipeline_par,
         columns.pipeline_interleaving,
         columns.stage_blocks,
+        layout.beginning,
         layout.ending,
     ]
     same = np.broadcast_arrays(*of_layout)
@@ -223,7 +237,7 @@ def chunk_layouts(
     rows, inverse, shape = _distinct_layouts(layout, columns)
     found = [_stages_of(row, model) for row in rows.tolist()]
     differ = np.array([bool((one.chunks != one.chunks[0, 0]).any()) for one in found])
-    several = rows[:, -3] > 1  # chunks
+    several = rows[:, -4] > 1  # chunks
     differ &= several
     if not differ.any():
         return None
@@ -232,7 +246,7 @@ def chunk_layouts(
         kind, of_kind = one.kind, kinds_of_chunks(model, one.chunks)
         if not kinds:
             inner = range(SECOND, len(kind) - 1)
-            kind = [FIRST, *inner, LAST] if row[-2] else _even_kinds(row, len(kind))
+            kind = [FIRST, *inner, LAST] if row[-3] else _even_kinds(row, len(kind))
         layouts.append(ChunkLayout(of_kind, kind))
     return ChunkLayouts(layouts, inverse.reshape(shape), differ[inverse].reshape(shape))
 
@@ -264,11 +278,11 @@ def _padded(stages: tuple[tuple[float, ...], ...], most: int) -> tuple[tuple[flo
 
 def _stages_of(row: Sequence[int], model: Model) -> _Stages:
     """Return the stages of one layout, given as a row of numbers from :func:`_distinct_layouts`."""
-    first, more, fewer, _, count, others, last, degree, interleaving, number, ending = row
+    first, more, fewer, _, count, others, last, degree, interleaving, number, *ends = row
     listed = list_of(number)
     if listed and len(listed.split("-")) != degree * interleaving:
         listed = ""  # rules refuse it
     stages = [first] * (degree > 1) + [more] * count + [fewer] * others + [last]
     if listed:
         stages = [0] * degree
-    return _distinct_stages(model, tuple(stages), interleaving, listed, ending)
+    return _distinct_stages(model, tuple(stages), interleaving, listed, (ends[0], ends[1]))

@@ -49,12 +49,13 @@ class StageLayout:
     blocks), and the last or only stage. Executions that list their stages have more kinds before the last: kind *i* is
     stage *i*.
 
-    Chunks of a stage that are not listed differ by at most one block, and larger ones come first; in a balanced layout,
-    the last chunk of the last stage, which has the head, may have fewer blocks.
+    Chunks of a stage that are not listed differ by at most one block, and larger ones come first. The first chunk of
+    the first stage has one block less if the embedding counts as a block; in a balanced layout, the last chunk of the
+    last stage, which has the head, may have fewer blocks.
 
     Attributes:
         blocks, count: Blocks of a stage of each kind, and number of such stages.
-        ending: Blocks of the last chunk of the last stage.
+        beginning, ending: Blocks of the first chunk of the first stage, and of the last chunk of the last stage.
         place: Index of the first stage of each kind, if inner kinds differ by more than their blocks.
         halves (shape (2, kinds of stage, ...)): Blocks of both chunks of ranks that hold two opposite parts of the
             model (V-shaped schedules). Then the last kind is the first rank, which holds both ends of the model, the
@@ -65,6 +66,7 @@ class StageLayout:
 
     blocks: Count
     count: Count
+    beginning: Count
     ending: Count
     place: Count | None = None
     of_kind: Count | None = None
@@ -96,9 +98,11 @@ class StageLayout:
         blocks = np.stack(np.broadcast_arrays(first, low + (more > 0), low, last))
         count = np.stack(np.broadcast_arrays(np.where(piped, 1.0, 0.0), more, inner - more, 1.0))
         ending = _ending(blocks, count, chunks, balanced & piped & (chunks > 1))
+        embedding = np.where(count[FIRST] > 0, ends_as_blocks(columns)[0], 0.0)
+        beginning = np.ceil((blocks[FIRST] + embedding) / chunks) - embedding
         if columns.stage_blocks.any():
             blocks, count = _listed(columns, blocks, count)
-        return cls(blocks=blocks, count=count, ending=ending)
+        return cls(blocks=blocks, count=count, beginning=beginning, ending=ending)
 
     @classmethod
     def folded(cls, columns: Columns, ranks: Count, model: Model) -> "StageLayout":
@@ -140,7 +144,8 @@ class StageLayout:
         return cls(
             blocks=blocks,
             count=count,
-            ending=np.floor(blocks[LAST] / 2),
+            beginning=halves[0, LAST],
+            ending=halves[1, LAST],
             place=place,
             halves=halves,
         )
@@ -182,12 +187,18 @@ def _ending(blocks: Count, count: Count, interleaving: Count, balanced: Array) -
     return last
 
 
-def chunks_of_stage(blocks: int, chunks: int, last: int | None = None) -> Array:
-    """Return the blocks of every chunk of a stage without a list: even, larger chunks first, after a stated `last` one.
+def chunks_of_stage(
+    blocks: int, chunks: int, last: int | None = None, first: int | None = None
+) -> Array:
+    """Return the blocks of every chunk of a stage without a list: even, larger chunks first.
 
-    >>> chunks_of_stage(7, 3), chunks_of_stage(5, 4, 0)
-    (array([3., 2., 2.]), array([2., 2., 1., 0.]))
+    A stated `first` or `last` chunk is taken from the blocks before.
+
+    >>> chunks_of_stage(7, 3), chunks_of_stage(5, 4, 0), chunks_of_stage(7, 4, first=1)
+    (array([3., 2., 2.]), array([2., 2., 1., 0.]), array([1., 2., 2., 2.]))
     """
+    if first is not None and chunks > 1:
+        return np.append(float(first), chunks_of_stage(blocks - first, chunks - 1, last))
     if last is not None and chunks > 1:
         return np.append(chunks_of_stage(blocks - last, chunks - 1), float(last))
     return np.floor(blocks / chunks) + (np.arange(chunks) < blocks % chunks)

@@ -39,7 +39,8 @@ def layout(
     )
     assert count.sum() == stages
     every = np.repeat(blocks, count.astype(int)).astype(int).tolist()
-    return chunks_of_layout(every, chunks, "", int(found.ending[0])) if chunks else every
+    ends = int(found.ending[0]), int(found.beginning[0])
+    return chunks_of_layout(every, chunks, "", *ends) if chunks else every
 
 
 def test_the_head_of_llama3_8b_is_worth_241_hundredths_of_a_block():
@@ -164,3 +165,11 @@ def test_balanced_chunks_are_slower_than_one_by_no_more_than_a_head_exceeds_a_ch
     assert found.max(axis=0).sum() <= whole.max() + excess + 1 + 1e-9
     if excess == 0:
         assert found.max(axis=0).sum() <= whole.max() + 1e-9
+
+
+def test_embedding_and_head_are_a_block_of_their_chunks():
+    """Llama 3 405B: the first chunk has only the embedding, the last one only the head (arXiv 2407.21783, 3.3.2)."""
+    found = layout(126, 16, ends="both_as_blocks", chunks=8)
+    assert found[0].tolist() == [0, *[1] * 7]
+    assert found[-1].tolist() == [*[1] * 7, 0]
+    assert (found[1:-1] == 1).all()

@@ -83,6 +83,9 @@ def chunks_of_stages(layout: list[int], ex: Execution) -> list[list[int]]:
             return _opposite(counts)
         return [counts[stage::p] for stage in range(p)]
     dealt = [_dealt(blocks, chunks) for blocks in layout]
+    if ends_as_blocks(ex)[0] and p > 1:  # the embedding is one of the blocks of the first chunk
+        dealt[0] = _dealt(layout[0] + 1, chunks)
+        dealt[0][0] -= 1
     if ex.pp_layout == "balanced" and chunks > 1:
         dealt[-1] = _before_head(layout[-1], max(dealt[:-1]))
     return dealt
