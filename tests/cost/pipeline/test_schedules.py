@@ -302,6 +302,20 @@ def test_chunks_that_differ_take_as_long_as_they_execute(one, groups, rest):
         assert peaks[stage] == pytest.approx(most / max(1, own.sum()), rel=1e-12)
 
 
+@given(one=lists_of_chunks(), groups=st.integers(1, 12))
+@FEW
+def test_chunks_take_no_less_than_the_bounds_of_a_search(one, groups):
+    """All passes of any stage; those of the last one, before and after which a microbatch passes the first chunks."""
+    _, passes = one
+    microbatches = groups * len(passes.forward)
+    both = (passes.forward + passes.backward)[..., 0]
+    if passes.hidden is not None:
+        both -= passes.hidden[..., 0]
+    last = microbatches * both[-1].sum() + both[:-1, 0].sum()
+    bound = max(microbatches * both.sum(axis=1).max(), last)
+    assert interleaved_time(passes, microbatches)[0] >= bound * (1 - 1e-12)
+
+
 @given(one=lists_of_chunks(), groups=st.integers(1, 5), rest=st.integers(0, 5))
 @FEW
 def test_chunks_of_inference_take_as_long_as_their_forward_passes(one, groups, rest):
