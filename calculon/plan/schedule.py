@@ -275,7 +275,9 @@ class Schedule:
         if self.choice.folded:
             layout = StageLayout.folded(columns, self.ranks, model)
             return with_folded_kinds(layout, model) if kinds else layout
-        return with_kinds(self._stages, columns, model) if kinds else self._stages
+        if not kinds:
+            return self._stages
+        return with_kinds(self._stages, columns, model, in_order=self.choice.simulated)
 
     @cached_property
     def _stages(self) -> StageLayout:

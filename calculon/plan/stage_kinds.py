@@ -94,11 +94,17 @@ class _Stages(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def _distinct_stages(
-    model: Model, stages: tuple[int, ...], interleaving: int, listed: str, ends: tuple[int, int]
+    model: Model,
+    stages: tuple[int, ...],
+    interleaving: int,
+    listed: str,
+    ends: tuple[int, int],
+    in_order: bool,
 ) -> _Stages:
     """Return the distinct stages of a layout; stages that list their chunks differ if their chunks do.
 
-    `ends` are the blocks of the first chunk of the first stage, and of the last chunk of the last stage.
+    `ends` are the blocks of the first chunk of the first stage, and of the last chunk of the last stage. If stages are
+    `in_order`, only neighboring inner stages are counted together.
     """
     first_chunk, last_chunk = ends
     chunks = chunks_of_layout(stages, interleaving, listed, last_chunk, first_chunk)
@@ -108,8 +114,9 @@ def _distinct_stages(
     first = rows[0] if len(rows) > 1 else (final[0], 0.0, *final[2:])
     between: dict[tuple[float, ...], tuple[float, ...]] = {}
     kind = [FIRST] * (len(rows) > 1)
+    runs = np.append(0, (np.diff(counts, axis=0) != 0).any(axis=1).cumsum()) * in_order
     for (blocks, more, place, *own), parts in zip(rows[1:-1], chunks[1:-1].tolist(), strict=True):
-        key = (*own, *parts) if listed else tuple(own)
+        key = (runs[int(place)], *own, *(parts if listed else ()))
         _, count, foremost, *_ = between.get(key, (blocks, 0.0, place))
         between[key] = (blocks, count + more, foremost, *own)
         kind.append(SECOND + list(between).index(key))
@@ -163,10 +170,12 @@ def with_folded_kinds(layout: StageLayout, model: Model) -> StageLayout:
     )
 
 
-def with_kinds(layout: StageLayout, columns: Columns, model: Model) -> StageLayout:
-    """Return a layout whose stages are distinguished by their kinds of block."""
+def with_kinds(
+    layout: StageLayout, columns: Columns, model: Model, *, in_order: bool
+) -> StageLayout:
+    """Return a layout whose stages are distinguished by their kinds of block, `in_order` for a simulation."""
     rows, inverse, shape = _distinct_layouts(layout, columns)
-    found = [_stages_of(row, model).kinds for row in rows.tolist()]
+    found = [_stages_of(row, model, in_order=in_order).kinds for row in rows.tolist()]
     blocks, count, place, *of_kind = _table(found, inverse, shape)
     return StageLayout(
         blocks=blocks,
@@ -276,7 +285,7 @@ def _padded(stages: tuple[tuple[float, ...], ...], most: int) -> tuple[tuple[flo
     return (*others, *[(blocks, 0.0, *rest)] * (most - len(stages)), last)
 
 
-def _stages_of(row: Sequence[int], model: Model) -> _Stages:
+def _stages_of(row: Sequence[int], model: Model, *, in_order: bool = False) -> _Stages:
     """Return the stages of one layout, given as a row of numbers from :func:`_distinct_layouts`."""
     first, more, fewer, _, count, others, last, degree, interleaving, number, *ends = row
     listed = list_of(number)
@@ -285,4 +294,6 @@ def _stages_of(row: Sequence[int], model: Model) -> _Stages:
     stages = [first] * (degree > 1) + [more] * count + [fewer] * others + [last]
     if listed:
         stages = [0] * degree
-    return _distinct_stages(model, tuple(stages), interleaving, listed, (ends[0], ends[1]))
+    return _distinct_stages(
+        model, tuple(stages), interleaving, listed, (ends[0], ends[1]), in_order
+    )
