@@ -431,6 +431,8 @@ def _published_row(random: Random, model: Document, system: Document) -> Documen
 
     training = random.random() < 0.8
     degrees = divisors(math.gcd(model["hidden"], model["feedforward"], model["attn_heads"]))
+    groups = model.get("kv_heads", model["attn_heads"])
+    degrees = [degree for degree in degrees if groups % degree == 0 or degree % groups == 0]
     tensor_par = random.choice([*degrees, *degrees[1:]])
     pipeline_par = random.randint(1, min(6, model["num_blocks"]))
     data_par = random.choice((1, 2, 2, 3, 4))

@@ -32,7 +32,7 @@ from tests.declared import OPTIONAL, all_needs, fitting, others
 from tests.helpers import PLAIN, document, layout_choice, sizes
 from tests.search import pool
 from tests.search.brute import Case, same_rows, score
-from tests.search.pool import searched, tables_once
+from tests.search.pool import searched
 from tests.store import cache
 
 MODEL = calculon.Model(
@@ -188,8 +188,7 @@ def _capacity(model):
 @pytest.mark.parametrize("name", OPTIONS)
 def test_search_and_brute_force_and_tables_and_rows_agree(name):
     for values in _groups(name):
-        with tables_once():
-            _check(name, values)
+        _check(name, values)
 
 
 def _check(name, values):

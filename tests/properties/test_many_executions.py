@@ -110,6 +110,14 @@ def _exception(law, row, model):
         and _aligned_bytes(law, row, model) < ALIGNED,
         # It has chains inside of a node, which are longer in a larger one; none is looked for that is faster there.
         "a stated algorithm has longer chains": law == "a larger network" and algorithm,
+        # Between nodes a group takes a smaller share of the engines than inside of a larger one.
+        "a group inside of a node takes more of the engines": law == "a larger network"
+        and row["mesh_order"] != "stated"
+        and (row["data_par_overlap"] or overlapped),
+        # Time that a backward pass waits for the host counts as gradients of weights: where those of inputs take
+        # longer, and the pass as long as before, the gradients that fill the bubble take less time.
+        "waits for the host fill the bubble": waits
+        and (simulated or row.get("pp_schedule") == "zb_h1"),
         # Where stages differ in a simulated schedule, on a stage that no other waits for.
         "more words hide gradients": law == "more words" and simulated,
         # See test_collectives_that_leave_weight_gradients_alone_may_cost_time.
