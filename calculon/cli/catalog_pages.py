@@ -11,8 +11,8 @@ from calculon.cli.options import Log
 from calculon.declarations import catalog
 from calculon.declarations.expression import Expression
 from calculon.declarations.files import json_text, read_document
+from calculon.declarations.preset_file import plain as shown
 from calculon.declarations.presets import find_preset
-from calculon.declarations.presets import plain as shown
 from calculon.render.document import Block, Document
 from calculon.render.text_tables import Column, Table, plain, words_table
 

@@ -15,7 +15,8 @@ from calculon.declarations.fields import optional_defaults, spec_fields
 from calculon.declarations.model import Model
 from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.override import override
-from calculon.declarations.presets import PUBLISHED_FORMS, find_preset, lacking, plain, refused
+from calculon.declarations.preset_file import plain
+from calculon.declarations.presets import PUBLISHED_FORMS, find_preset, lacking, refused
 from calculon.declarations.statistics import TIER1
 from calculon.editions import EDITIONS
 from calculon.estimate.evaluate import Evaluation, evaluate, evaluate_one
