@@ -188,6 +188,37 @@ def _strangers(
     ]
 
 
+MONTH = re.compile(r"(?P<year>20\d\d)(-(?P<month>0[1-9]|1[0-2]))?")
+"""A month, or a year, which means its last month."""
+
+
+def month_of(text: str) -> str:
+    """Return a month or a year as a month, so that texts compare in the order of time; empty for other texts.
+
+    >>> [month_of(text) for text in ("2024-05", "2024", "24")]
+    ['2024-05', '2024-12', '']
+    """
+    found = MONTH.fullmatch(text)
+    return f"{found['year']}-{found['month'] or 12}" if found else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """Change of a framework: the entries that earlier releases had instead of the current ones."""
+
+    before: str = declare("month of the release with the change (YYYY-MM)")
+    fields: Entries = declare("entries of the releases before it")
+
+    def problems(self, path: str) -> list[Problem]:
+        """Return a problem for a text that is not a month."""
+        return _not_a_month(self.before, f"{path}.before")
+
+
+def _not_a_month(text: str, place: str) -> list[Problem]:
+    known = len(text) > len("2024") and month_of(text)
+    return [] if known else [Problem(place, "a month, such as 2025-04", shown(text))]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PresetFile:
     """Preset as stated in its file."""
@@ -199,6 +230,10 @@ class PresetFile:
     version: str = declare("version of the framework", default="")
     source: str = declare("source of the entries, in addition to the source in each", default="")
     base: str = declare("preset that this one changes", default="")
+    since: str = declare(
+        "first month whose releases it describes, to which NAME@MONTH may go back", default=""
+    )
+    changes: tuple[Change, ...] = declare("changes of the framework since then", default=())
     fields: Entries = declare("fields of an execution")
     limits: tuple[Limit, ...] = declare("combinations that it cannot run", default=())
     practice: tuple[Practice, ...] = declare("rules that its users follow", default=())
@@ -206,6 +241,10 @@ class PresetFile:
         "layouts that a search tries if degrees do not divide the blocks; without any, it skips these degrees",
         default=(),
     )
+
+    def problems(self, path: str) -> list[Problem]:
+        """Return the problems with the months of changes."""
+        return _not_a_month(self.since, f"{path}.since" if path else "since") if self.since else []
 
 
 def plain(value: object) -> str:

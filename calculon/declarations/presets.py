@@ -2,6 +2,10 @@
 
 A preset fills in the fields that an execution leaves out, restricts the candidates of a search, and refuses values that
 the framework does not support. Each is a file of ``examples/presets``, with a reason for every entry.
+
+``NAME@MONTH`` or ``NAME@YEAR`` (``megatron-lm@2024``) is the framework as it was at the end of that month or year: its
+file states the entries that earlier releases had instead of the current ones. Executions record their values, and the
+preset itself without a date.
 """
 
 import math
@@ -31,11 +35,13 @@ from calculon.declarations.named_values import (
 from calculon.declarations.origin import digest_of
 from calculon.declarations.preset_file import (
     FIELDS,
+    Change,
     Entry,
     Limit,
     Practice,
     PresetFile,
     Uneven,
+    month_of,
     plain,
 )
 
@@ -58,6 +64,9 @@ class Preset:
         limits: Combinations that the framework cannot run.
         practice: Rules that its users follow.
         uneven: Layouts that a search tries if degrees do not divide the blocks; without any, it skips these degrees.
+        since: First month whose releases it describes; empty if it describes the current ones only.
+        changes: Changes of the framework since then.
+        month: Month of its releases (YYYY-MM); empty for the current ones.
         digest: SHA-256 of its files.
     """
 
@@ -71,6 +80,9 @@ class Preset:
     limits: tuple[Limit, ...] = ()
     practice: tuple[Practice, ...] = ()
     uneven: tuple[Uneven, ...] = ()
+    since: str = ""
+    changes: tuple[Change, ...] = ()
+    month: str = ""
     digest: str = ""
 
     def to_dict(self) -> dict[str, str]:
@@ -116,6 +128,16 @@ class Preset:
         wanted = f"{several}{', '.join(map(plain, entry.runs))}, as {self.name} runs it"
         hint = f"{_words_of(entry.runs)}; {entry.why}" if name == "fp8_recipe" else entry.why
         return Problem(place or name, wanted, plain(value), hint)
+
+    def too_new(self, stated: Mapping[str, Any]) -> Iterator[Problem]:
+        """Yield the stated fields with values that releases of this month did not support; columns are not checked.
+
+        Rules of executions know the current releases only.
+        """
+        for name in self.entries if self.month else ():
+            known = name in stated and not isinstance(stated[name], np.ndarray)
+            if known and (problem := self.problem(name, _held(name, stated[name]))):
+                yield problem
 
     def runs(self, asked: Mapping[str, Any]) -> bool:
         """Return True if the framework can run the given fields; limits on unknown fields are not checked."""
@@ -179,32 +201,83 @@ def find_preset(source: str) -> Preset:
     return _preset(source, ())
 
 
+AT = "@"
+"""Separator of the name of a preset and a month or year."""
+
+
+def is_preset(name: object) -> bool:
+    """Return True for the name of a preset, possibly with a month or year."""
+    return isinstance(name, str) and name.partition(AT)[0] in PRESETS
+
+
 @cache
 def _preset(source: str, chain: tuple[str, ...]) -> Preset:
     if source in chain:
         wanted = "a base that does not lead back to this file"
         raise SpecError(source, Problem("base", wanted, " -> ".join((*chain, source))))
-    name, raw = catalog.load("preset", source)
-    file = decode(PresetFile, raw, source)
+    place, at, asked = (source, "", "") if _is_file(source) else source.partition(AT)
+    name, raw = catalog.load("preset", place)
+    file = decode(PresetFile, raw, place)
     # Presets of the catalog stand on their own; a user's file changes one, by default the common options.
     shipped = name in PRESETS
     if not shipped and (problems := list(_beyond(file))):
         raise SpecError(source, problems)
     below = file.base or ("" if shipped else COMMON)
-    base = _preset(below, (*chain, source)) if below else None
+    base = _preset(f"{below}{at}{asked}", (*chain, source)) if below else None
+    since = file.since or (base.since if base else "")
+    month = _month(name, since, asked) if at else ""
+    entries = {**(base.entries if base else {}), **file.fields, **_earlier(file.changes, month)}
+    content = [_without_about(raw), base.digest] if base else _without_about(raw)
     return Preset(
-        name=name,
+        name=f"{name}{at}{asked}",
         family=name if base is None or shipped else base.family,
         title=file.title,
         framework=file.framework or (base.framework if base else ""),
-        version=file.version or (base.version if base else ""),
+        version=f"as of {month}" if month else file.version or (base.version if base else ""),
         source=file.source,
-        entries={**(base.entries if base else {}), **file.fields},
+        entries=entries,
         limits=(*(base.limits if base else ()), *file.limits),
         practice=(*(base.practice if base else ()), *file.practice),
-        uneven=file.uneven or (base.uneven if base else ()),
-        digest=digest_of([_without_about(raw), base.digest] if base else _without_about(raw)),
+        uneven=_offered(file.uneven or (base.uneven if base else ()), entries),
+        since=since,
+        changes=(*(base.changes if base else ()), *file.changes),
+        month=month,
+        digest=digest_of([content, month] if month else content),
     )
+
+
+def _month(name: str, since: str, asked: str) -> str:
+    """Return the month of the requested releases of a preset."""
+    place = f"{name}{AT}{asked}"
+    if not since:
+        dated = ", ".join(one for one in PRESETS if _preset(one, ()).since)
+        problem = Problem("", f"{name}, which has no dates", place, f"presets with dates: {dated}")
+        raise SpecError(place, problem)
+    month = month_of(asked)
+    if not month:
+        wanted = f"{name}{AT} and a month or a year, such as {name}{AT}{since}"
+        raise SpecError(place, Problem("", wanted, place))
+    if month < since:
+        wanted = f"a month or a year from {since} on, the first that {name} describes"
+        hint = f"{OLDEST} is Megatron-LM of 2020 to 2022" if name.startswith(FRAMEWORK) else ""
+        raise SpecError(place, Problem("", wanted, asked, hint))
+    return month
+
+
+def _earlier(changes: Sequence[Change], month: str) -> dict[str, Entry]:
+    """Return the entries that the releases of a month had instead of the current ones; none for an empty month."""
+    found: dict[str, Entry] = {}
+    # From the latest change back, so that of several changes of a field the next one after the month counts.
+    for one in sorted(changes, key=lambda one: one.before, reverse=True):
+        if month and month < one.before:
+            found |= one.fields
+    return found
+
+
+def _offered(layouts: Sequence[Uneven], entries: Mapping[str, Entry]) -> tuple[Uneven, ...]:
+    """Return the layouts that the framework supports."""
+    known = entries["pp_layout"].runs if "pp_layout" in entries else ()
+    return tuple(one for one in layouts if not known or one.pp_layout in known)
 
 
 def _without_about(raw: object) -> object:
@@ -250,6 +323,9 @@ def agreed(
 
 FRAMEWORK = "megatron-lm"
 """Default preset on processors that the framework supports."""
+
+OLDEST = "megatron-lm-2021"
+"""Preset of the oldest releases of the default framework."""
 
 ON_FEW = "torchtitan"
 """Default preset on fewer than :data:`FEW` processors, where sharding parameters (FSDP) is the common choice."""
@@ -332,10 +408,12 @@ def filled(
     """
     named = stated.get("edition") if edition is None else edition
     framework = stated.get("preset") if preset is None else preset
-    known = preset is not None or framework is None or framework in PRESETS or _is_file(framework)
+    known = preset is not None or framework is None or is_preset(framework) or _is_file(framework)
     if not known or named not in (None, *EDITION_NAMES):
         return stated, None
     chosen, found = agreed(named, framework, file, usual)
+    if problems := list(found.too_new(stated)):
+        raise SpecError(file, problems)
     return found.completed({**stated, "edition": chosen}), found
 
 

@@ -144,7 +144,10 @@ def _completed(fields: dict[str, Any], study: Study) -> dict[str, Any]:
     """Return the fields of an execution with the values of its preset, so that the study runs under any edition."""
     if "preset" not in fields:
         return fields
-    result = find_preset(fields["preset"]).completed(fields)
+    preset = find_preset(fields["preset"])
+    if problems := list(preset.too_new(fields)):
+        raise SpecError(study.file, problems)
+    result = preset.completed(fields)
     for name in PUBLISHED_NAMES:
         if name not in result:
             problem = Problem(f"execution.{name}", "a constant or an expression", "nothing")
