@@ -413,6 +413,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
         "deepspeed",
         "llm-foundry",
         "huggingface",
+        "megatron-bridge",
     ),
 }
 """Named values of an execution that the twin knows; other fields are whole numbers or switches."""
