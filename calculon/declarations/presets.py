@@ -58,6 +58,7 @@ class Preset:
     Attributes:
         name: Name as requested.
         family: One of :data:`~calculon.declarations.named_values.PRESETS`: itself, or the preset that it changes.
+        base: Name of the preset that it changes; empty for none.
         title, framework, version: Description.
         source: Source of the entries, in addition to the source in each.
         entries: Fields in the order in which they are filled in.
@@ -72,6 +73,7 @@ class Preset:
 
     name: str
     family: str
+    base: str
     title: str
     framework: str
     version: str
@@ -231,6 +233,7 @@ def _preset(source: str, chain: tuple[str, ...]) -> Preset:
     return Preset(
         name=f"{name}{at}{asked}",
         family=name if base is None or shipped else base.family,
+        base=base.name if base else "",
         title=file.title,
         framework=file.framework or (base.framework if base else ""),
         version=f"as of {month}" if month else file.version or (base.version if base else ""),
