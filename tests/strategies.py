@@ -517,6 +517,7 @@ def _form(random: Random, row: Document, blocks: int) -> Document:
         form["fsdp_unit"] = random.choice(divisors(blocks // row["pipeline_interleaving"]))
         form["fsdp_prefetch"] = random.choice((0, 1, 1, 2))
         form["reshard_after_forward"] = random.random() < 0.7
+        form["sync_once"] = random.random() < 0.3
     if stage in ("1", "2", "3", "fsdp"):
         form["dp_shard"] = random.choice((0, *divisors(data_par)[1:]))
     if stage in ("0", "1", "2"):

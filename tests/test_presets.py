@@ -24,6 +24,9 @@ from tests.cases import for_each
 from tests.helpers import LLAMA_X64, PLAIN, document
 
 FRAMEWORKS = [name for name in PRESETS if name not in (PUBLISHED_FORMS, COMMON)]
+DATED = [f"{name}@{month}" for name in PRESETS if (month := find_preset(name).since)]
+"""The oldest releases of each framework with dates."""
+
 SHORT = {"num_procs": 64, "tensor_par": 1, "pipeline_par": 1, "batch_size": 128}
 """The least that an execution states: degrees and batch."""
 
@@ -43,7 +46,7 @@ def test_every_entry_has_a_reason(name):
     assert not name.startswith(tuple("mtdlh")) or (preset.framework and preset.version)
 
 
-@for_each(("name", "stated"), itertools.product(FRAMEWORKS, (SHORT, SPLIT)))
+@for_each(("name", "stated"), itertools.product(FRAMEWORKS + DATED, (SHORT, SPLIT)))
 def test_what_a_preset_fills_in_it_can_run(name, stated):
     found = find_preset(name).completed(stated)
     problems = [one for field in found if (one := find_preset(name).problem(field, found[field]))]
@@ -149,9 +152,48 @@ def test_a_file_changes_a_preset(tmp_path):
         execution(SHORT | {"preset": "none.json"})
 
 
+@for_each("name", [name for name in PRESETS if find_preset(name).changes])
+def test_a_month_has_the_entries_before_the_next_change(name):
+    preset = find_preset(name)
+    changes = {one.before for one in preset.changes}
+    for month in sorted({preset.since, *(one for one in changes if one > preset.since)}):
+        found = find_preset(f"{name}@{month}")
+        ahead = sorted(
+            (one for one in preset.changes if one.before > month), key=lambda c: c.before
+        )
+        for field in found.entries:
+            entries = [one.fields[field] for one in ahead if field in one.fields]
+            assert found.entries[field] == [*entries, preset.entries.get(field)][0]
+    assert found.entries.items() >= preset.entries.items()
+    assert found.digest != preset.digest
+
+
+def test_an_execution_records_the_values_of_a_month_and_the_preset_without_it():
+    """A year is its last month; Transformer Engine prefers cuDNN since 2024-05, DeepEP came in 2025-05."""
+    dated = execution({"base": "megatron-lm@2024-04", **SHORT})
+    assert (dated.preset, dated.attn_kernel) == ("megatron-lm", "flash2")
+    assert execution({"base": "megatron-lm@2024-05", **SHORT}).attn_kernel == "auto"
+    assert find_preset("megatron@2024").entries == find_preset("megatron-lm@2024-12").entries
+    assert find_preset("megatron-lm-ub@2024-07").entries["ce_impl"].value == "megatron"
+    assert not find_preset("megatron-lm@2024").uneven
+    experts = {"num_procs": 8, "expert_par": 8, "moe_dispatcher": "deepep"}
+    with pytest.raises(SpecError, match=r"megatron-lm@2025-04 runs it, found deepep.*0\.12"):
+        execution(SHORT | experts, preset="megatron-lm@2025-04")
+    assert execution(SHORT | experts, preset="megatron-lm@2025-05").moe_dispatcher == "deepep"
+    for preset, said in (
+        ("megatron-lm@2023", "from 2024-04 on.*megatron-lm-2021"),
+        ("megatron-lm@may", "a month or a year, such as megatron-lm@2024-04"),
+        ("llm-foundry@2024", "presets with dates: megatron-lm, megatron-lm-ub"),
+    ):
+        with pytest.raises(SpecError, match=said):
+            execution(SHORT, preset=preset)
+
+
 @for_each(
     ("change", "said"),
     [
+        ({"since": "2024"}, "since: expected a month"),
+        ({"changes": [{"before": "soon", "fields": {}}]}, "before: expected a month"),
         ({"fields": {"ce_imp": {"value": "fused"}}}, "did you mean 'ce_impl'"),
         ({"fields": {"ce_impl": {"value": "fused", "run": []}}}, "an object with value"),
         ({"fields": {"ce_impl": {"value": "fused", "runs": ["eager"]}}}, "values that it supports"),
@@ -166,7 +208,7 @@ def test_a_file_changes_a_preset(tmp_path):
         ({"limits": [{"that": "tp > 1", "why": "x"}]}, "fields of an execution"),
         ({"practice": [{"that": "microbatch_size == 1", "why": "so"}]}, "microbatch_size"),
         ({"titel": "x"}, "did you mean 'title'"),
-        ({"base": "megatro"}, "did you mean megatron-lm, megatron-lm-ub or megatron-lm-2021"),
+        ({"base": "megatro"}, "did you mean megatron-lm, megatron-lm-ub, megatron-bridge or"),
     ],
 )
 def test_a_wrong_file_is_told_by_its_place(tmp_path, change, said):

@@ -33,7 +33,7 @@ from calculon.base.units import Array, gib
 from calculon.declarations.execution import Execution
 from calculon.declarations.model import Model
 from calculon.declarations.named_values import DATATYPE_BYTES
-from calculon.declarations.presets import plain
+from calculon.declarations.preset_file import plain
 from calculon.declarations.statistics import FITS, RISK
 from calculon.editions import find_edition
 from calculon.estimate.estimate import Estimate, estimate

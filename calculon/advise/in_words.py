@@ -7,7 +7,8 @@ from calculon.base.units import chance, duration, gib
 from calculon.declarations.axes import AXES
 from calculon.declarations.execution import Execution
 from calculon.declarations.plan_words import NO_RECOMPUTE, choices_words, plan_words, recomputes
-from calculon.declarations.presets import find_preset, plain
+from calculon.declarations.preset_file import plain
+from calculon.declarations.presets import find_preset
 from calculon.estimate.estimate import Estimate
 from calculon.plan.columns import DEFAULTS, field_of
 from calculon.plan.plan import all_fields

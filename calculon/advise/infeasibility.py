@@ -12,7 +12,7 @@ from calculon.base.errors import in_words
 from calculon.base.frozen import dataclass
 from calculon.base.units import GIB, chance, gib
 from calculon.declarations.axes import PUBLISHED_AXES
-from calculon.declarations.presets import plain
+from calculon.declarations.preset_file import plain
 from calculon.declarations.statistics import FITS, MAY_FIT, MEMORIES, RISK
 from calculon.search.conditions import Condition
 from calculon.search.driver import run

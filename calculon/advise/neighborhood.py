@@ -12,14 +12,8 @@ from calculon.base.frozen import dataclass
 from calculon.base.units import Array, Bytes, Seconds
 from calculon.declarations.execution import Execution
 from calculon.declarations.model import Model
-from calculon.declarations.presets import (
-    NODE,
-    OF_SEQUENCES,
-    PRACTISED,
-    SHARE,
-    Practice,
-    find_preset,
-)
+from calculon.declarations.preset_file import NODE, OF_SEQUENCES, PRACTISED, SHARE, Practice
+from calculon.declarations.presets import find_preset
 from calculon.declarations.statistics import RISK
 from calculon.editions import EDITIONS
 from calculon.estimate.evaluate import evaluate_rows

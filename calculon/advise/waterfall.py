@@ -22,7 +22,7 @@ from calculon.base.frozen import dataclass
 from calculon.base.units import Array
 from calculon.declarations.execution import Execution
 from calculon.declarations.model import Model
-from calculon.declarations.presets import plain
+from calculon.declarations.preset_file import plain
 from calculon.declarations.statistics import ALL_PARTS_OF_TIME
 from calculon.editions import find_edition
 from calculon.estimate.estimate import Estimate

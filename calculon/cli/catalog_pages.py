@@ -11,8 +11,9 @@ from calculon.cli.options import Log
 from calculon.declarations import catalog
 from calculon.declarations.expression import Expression
 from calculon.declarations.files import json_text, read_document
+from calculon.declarations.preset_file import Entry
+from calculon.declarations.preset_file import plain as shown
 from calculon.declarations.presets import find_preset
-from calculon.declarations.presets import plain as shown
 from calculon.render.document import Block, Document
 from calculon.render.text_tables import Column, Table, plain, words_table
 
@@ -162,9 +163,7 @@ def _preset_table(name: str) -> Table:
     rows = [
         {
             "field": field,
-            "value": entry.value.text
-            if isinstance(entry.value, Expression)
-            else shown(entry.value),
+            "value": _filled_in(entry),
             "runs": ", ".join(map(shown, entry.runs)) or "any",
             "tries": ", ".join(map(shown, entry.tries)) or "all that divide evenly",
             "why": entry.why,
@@ -172,6 +171,11 @@ def _preset_table(name: str) -> Table:
         for field, entry in find_preset(name).entries.items()
     ]
     return Table(columns, rows)
+
+
+def _filled_in(entry: Entry) -> str:
+    """Return the value or the expression of an entry as text."""
+    return entry.value.text if isinstance(entry.value, Expression) else shown(entry.value)
 
 
 def _preset_blocks(name: str, table: Table) -> Iterator[Block]:
@@ -186,3 +190,13 @@ def _preset_blocks(name: str, table: Table) -> Iterator[Block]:
     if preset.uneven:
         rows = [(one.pp_layout, one.why) for one in preset.uneven]
         yield words_table(("uneven stages", "why"), rows, ("why",))
+    if preset.since and not preset.month:
+        yield f"Earlier releases: {name}@MONTH or {name}@YEAR, from {preset.since} on"
+        changes = sorted(preset.changes, key=lambda one: one.before, reverse=True)
+        earlier = [
+            (one.before, field, _filled_in(entry), entry.why)
+            for one in changes
+            for field, entry in one.fields.items()
+        ]
+        columns = "before", "field", "filled in", "why"
+        yield words_table(columns, earlier, ("filled in", "why"))

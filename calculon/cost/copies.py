@@ -17,7 +17,7 @@ from calculon.base.arrays import is_shared_zeros
 from calculon.base.records import changed
 from calculon.base.units import Array, Bytes, Count, Fraction, Seconds
 from calculon.cost.block_cost import BlockCost
-from calculon.cost.data.data_collectives import Sharding, unit_blocks
+from calculon.cost.data.data_collectives import Sharding, regathers, unit_blocks
 from calculon.cost.data.strategies import STRATEGIES
 from calculon.cost.data.synced import SyncedBytes, synced_block
 from calculon.cost.embedding_head import EmbeddingHead, EmbeddingHeadTimes
@@ -52,7 +52,7 @@ def with_copies(
     """Return a block, embedding and LM head whose passes include the copies of the data-parallel strategy."""
     strategy, none = STRATEGIES[schedule.choice.zero_stage], np.zeros(1)
     if strategy.splits_weights:
-        again = schedule.columns.reshard_after_forward & schedule.training
+        again = regathers(schedule) & schedule.training
         block = with_conversion(block, again, system)
         if embedding_head is not None:
             embedding_head = modules_with_conversion(embedding_head, system)
@@ -90,7 +90,7 @@ class Copies:
     def of_block(self, cost: BlockCost, optimizer: OptimizerCost) -> tuple[BlockCost, Seconds]:
         """Return a block with its copies, and their time; a kernel copies a whole unit."""
         synced = SyncedBytes(weight=cost.weight, gradient=cost.gradient_message)
-        again = self._schedule.columns.reshard_after_forward
+        again = regathers(self._schedule)
         unit, sent = unit_blocks(self._schedule), 1 / self._shards
         if (experts := synced_block(cost, self._schedule).experts) is not None:
             share = experts.weight / cost.forms.sent
@@ -139,7 +139,8 @@ class Copies:
 
         A gather reads the shard in the type in which it is kept and writes it in the type of the message; then it reads
         and writes all received weights. A reduction reads the gradients in the type of the computation and writes them
-        in the type of the reduction.
+        in the type of the reduction. With ``sync_once`` weights are gathered for the first microbatch only, and each
+        microbatch adds its gradients to whole sums, which are copied once.
 
         Args:
             synced: Bytes of the weights and of the reduced gradients.
@@ -151,6 +152,11 @@ class Copies:
         """
         gathered = shard + (sent + 2) * received
         reduced = synced.weight + synced.gradient
+        if np.any(once := self._schedule.columns.sync_once):
+            share = 1 / self._schedule.microbatches
+            gathered = np.where(once, share * gathered, gathered)
+            sums = synced.weight + 2 * (1 + share) * synced.gradient
+            reduced = np.where(once, sums, reduced)
         moved = (gathered, np.where(again, gathered, 0.0), reduced)
         sizes = [np.where(self._active, size, 0.0) for size in moved]
         times = [self._system.move_time(unit * size) / unit for size in sizes]

@@ -145,6 +145,7 @@ PRESETS = (
     "deepspeed",
     "llm-foundry",
     "huggingface",
+    "megatron-bridge",
 )
 """Presets of the catalog (:mod:`calculon.declarations.presets`): published forms, options shared by all frameworks,
 frameworks."""

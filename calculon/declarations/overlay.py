@@ -135,7 +135,7 @@ def resolved(
     if not isinstance(raw, Mapping) or BASE not in raw:
         return raw
     patch = {key: value for key, value in raw.items() if key != BASE}
-    if isinstance(raw[BASE], str) and raw[BASE] in presets:
+    if isinstance(raw[BASE], str) and raw[BASE].partition("@")[0] in presets:
         return _under(raw[BASE], raw[BASE], patch, file)
     path = _found(raw[BASE], file, known, presets)
     own = Path(file).resolve()

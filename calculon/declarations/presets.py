@@ -2,229 +2,53 @@
 
 A preset fills in the fields that an execution leaves out, restricts the candidates of a search, and refuses values that
 the framework does not support. Each is a file of ``examples/presets``, with a reason for every entry.
+
+``NAME@MONTH`` or ``NAME@YEAR`` (``megatron-lm@2024``) is the framework as it was at the end of that month or year: its
+file states the entries that earlier releases had instead of the current ones. Executions record their values, and the
+preset itself without a date.
 """
 
 import math
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from calculon.base.errors import Problem, SpecError, nearest
+from calculon.base.errors import Problem, SpecError
 from calculon.base.frozen import dataclass
 from calculon.declarations import catalog
-from calculon.declarations.axes import DIVIDED, MESH_AXES, PUBLISHED_AXES
+from calculon.declarations.axes import MESH_AXES
 from calculon.declarations.decode import decode
 from calculon.declarations.execution import Execution
 from calculon.declarations.expression import Expression
-from calculon.declarations.fields import SpecField, declare, optional_defaults, shown, spec_fields
+from calculon.declarations.fields import optional_defaults, shown
 from calculon.declarations.files import SUFFIXES, document_suffix
 from calculon.declarations.model import Model
 from calculon.declarations.named_values import (
     CORRECTED,
     EDITION_NAMES,
-    PP_LAYOUTS,
     PRESETS,
     PUBLISHED,
 )
 from calculon.declarations.origin import digest_of
+from calculon.declarations.preset_file import (
+    FIELDS,
+    Change,
+    Entry,
+    Limit,
+    Practice,
+    PresetFile,
+    Uneven,
+    month_of,
+    plain,
+)
 
 PUBLISHED_FORMS, COMMON = PRESETS[:2]
 """Presets that are not frameworks: the published tool, and the options that all frameworks share."""
 
-_FIELDS = {one.name: one for one in spec_fields(Execution)}
-_OF_MODELS = tuple(one.name for one in spec_fields(Model))
 _DEFAULTS = optional_defaults(Execution)
-_ARGUMENTS = ("edition", "preset")
-"""Fields that no preset sets."""
-
-_LAST = ("data_par_overlap", "tensor_par_net", "pipeline_par_net", "data_par_net")
-"""Fields that no limit may read: a search counts feasible candidates before it varies them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """Field of a preset.
-
-    Attributes:
-        value: Value if an execution leaves the field out: a constant, or an expression over other fields.
-        runs: Values that the framework supports; empty if it supports all.
-        tries: Values that a search tries by default; empty for degrees, which it takes from divisors.
-        why: Reason, with its source.
-    """
-
-    value: Any
-    runs: tuple[Any, ...]
-    tries: tuple[Any, ...]
-    why: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limit:
-    """Condition that a framework imposes on the fields of an execution and of its model, with the reason."""
-
-    that: Expression = declare("condition on the fields of an execution and its model")
-    why: str = declare("the reason, with its source")
-
-    def problems(self, path: str) -> list[Problem]:
-        """Return problems for names that are neither execution nor model fields, or that a search varies last."""
-        known = [name for name in (*_FIELDS, *_OF_MODELS) if name not in _LAST]
-        return _strangers(self.that, f"{path}.that", known)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Practice:
-    """Rule of practice for degrees, with the reason. A search keeps to it unless a field in it is requested."""
-
-    that: Expression = declare(
-        "condition on degrees and on node, the processors of a node; or on context_par, seq_size, num_experts and "
-        "procs_per_sequence, the processors per sequence of the batch"
-    )
-    why: str = declare("the reason, with its source")
-
-    @property
-    def words(self) -> str:
-        """Reason in a few words, without its source."""
-        return re.split(r"[.:]\s|\s\(", self.why, maxsplit=1)[0].rstrip(".")
-
-    def problems(self, path: str) -> list[Problem]:
-        """Return problems for names that are not degrees.
-
-        A search chooses parts of sequences before the other degrees, so the two cannot occur together.
-        """
-        known = OF_SEQUENCES if OF_SEQUENCES[-1] in self.that.names else PRACTISED
-        return _strangers(self.that, f"{path}.that", known)
-
-
-NODE = "node"
-"""Name of the number of processors of a node, or of the innermost network if that is larger."""
-
-PRACTISED = ("num_procs", *(axis.degree for axis in PUBLISHED_AXES), NODE)
-"""Names that a rule of practice may read."""
-
-SHARE = "procs_per_sequence"
-"""Name of the number of processors per sequence of the batch."""
-
-OF_SEQUENCES = ("num_procs", NODE, "num_experts", SHARE, "seq_size", "context_par")
-"""Names that a rule on parts of sequences may read: ``seq_size`` is the longest sequence of a search."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Uneven:
-    """Layout that a search tries at pipeline degrees that do not divide the number of blocks, with the reason."""
-
-    pp_layout: str = declare("layout of the stages", choices=PP_LAYOUTS)
-    why: str = declare("the reason, with its source")
-
-
-class Entries(dict[str, Entry]):
-    """Fields of a preset by name, in the order in which they are filled in."""
-
-    @classmethod
-    def decode(cls, raw: object, path: str, problems: list[Problem], scale: float = 1.0) -> Any:
-        """Decode an object with an entry for each field."""
-        if not isinstance(raw, Mapping):
-            problems.append(Problem(path, "an object", shown(raw)))
-            return None
-        result = cls()
-        for name, one in raw.items():
-            place = f"{path}.{name}"
-            if name not in _FIELDS or name in _ARGUMENTS:
-                hint = nearest(str(name), list(_FIELDS)) or "see: calculon describe execution"
-                problems.append(Problem(place, "a field of an execution", shown(str(name)), hint))
-            elif not isinstance(one, Mapping) or "value" not in one or {*one}.difference(_KEYS):
-                wanted = f"an object with {', '.join(_KEYS)}, of which value is needed"
-                problems.append(Problem(place, wanted, shown(one)))
-            else:
-                result[str(name)] = _entry(_FIELDS[name], one, place, problems)
-        return result
-
-    @classmethod
-    def schema(cls) -> dict[str, Any]:
-        """Return the JSON Schema of the raw value."""
-        return {"type": "object"}
-
-
-_KEYS = ("value", "runs", "tries", "why")
-
-
-def _entry(one: SpecField, raw: Mapping[Any, Any], place: str, problems: list[Problem]) -> Entry:
-    """Read the entry of a field; by default a search tries the value, or all supported values of an expression."""
-    value = _value(one, raw["value"], f"{place}.value", problems)
-    runs, tries = (
-        _constants(one, raw.get(key, []), f"{place}.{key}", problems) for key in ("runs", "tries")
-    )
-    computed = isinstance(value, Expression)  # its value is known only for a complete execution
-    loops = not one.declaration.optional or one.name in DIVIDED
-    degree = one.annotation is int and loops  # a search takes degrees from divisors, not from lists
-    if tries and degree:
-        wanted = "nothing: a search takes degrees and sizes from divisors"
-        problems.append(Problem(f"{place}.tries", wanted, "a list", "--fix holds them"))
-    tries = tries or (() if degree else runs if computed else (value,))
-    if not tries and not degree:
-        wanted = "the values to search, since value is an expression"
-        problems.append(Problem(f"{place}.tries", wanted, "nothing"))
-    for item in (*tries, *(() if computed else (value,))):
-        if runs and item not in runs:
-            wanted = f"values that it supports: {', '.join(map(plain, runs))}"
-            problems.append(Problem(place, wanted, plain(item)))
-    return Entry(value=value, runs=runs, tries=tries, why=str(raw.get("why", "")))
-
-
-def _value(one: SpecField, raw: object, place: str, problems: list[Problem]) -> Any:
-    """Return a constant of the field, or an expression over other fields."""
-    problem = one.declaration.problem(one.annotation, raw, place)
-    if problem is None:
-        return one.declaration.plain(raw)
-    if not isinstance(raw, str):
-        problems.append(problem)
-        return None
-    result = Expression.decode(raw, place, problems)
-    problems += _strangers(result, place) if result is not None else ()
-    return result
-
-
-def _constants(one: SpecField, raw: object, place: str, problems: list[Problem]) -> tuple[Any, ...]:
-    if not isinstance(raw, list):
-        problems.append(Problem(place, "a list of values", shown(raw)))
-        return ()
-    found = (one.declaration.problem(one.annotation, v, f"{place}[{i}]") for i, v in enumerate(raw))
-    problems += [problem for problem in found if problem is not None]
-    return tuple(map(one.declaration.plain, raw))
-
-
-def _strangers(
-    expression: Expression, place: str, known: Collection[str] = _FIELDS.keys()
-) -> list[Problem]:
-    """Return problems for names in an expression that are not known fields."""
-    return [
-        Problem(place, "fields of an execution", repr(name), nearest(name, list(known)))
-        for name in expression.names
-        if name not in known
-    ]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _File:
-    """Preset as stated in its file."""
-
-    silent_keys: ClassVar[tuple[str, ...]] = ("about",)
-
-    title: str = declare("description in a line")
-    framework: str = declare("name of the framework", default="")
-    version: str = declare("version of the framework", default="")
-    source: str = declare("source of the entries, in addition to the source in each", default="")
-    base: str = declare("preset that this one changes", default="")
-    fields: Entries = declare("fields of an execution")
-    limits: tuple[Limit, ...] = declare("combinations that it cannot run", default=())
-    practice: tuple[Practice, ...] = declare("rules that its users follow", default=())
-    uneven: tuple[Uneven, ...] = declare(
-        "layouts that a search tries if degrees do not divide the blocks; without any, it skips these degrees",
-        default=(),
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,17 +58,22 @@ class Preset:
     Attributes:
         name: Name as requested.
         family: One of :data:`~calculon.declarations.named_values.PRESETS`: itself, or the preset that it changes.
+        base: Name of the preset that it changes; empty for none.
         title, framework, version: Description.
         source: Source of the entries, in addition to the source in each.
         entries: Fields in the order in which they are filled in.
         limits: Combinations that the framework cannot run.
         practice: Rules that its users follow.
         uneven: Layouts that a search tries if degrees do not divide the blocks; without any, it skips these degrees.
+        since: First month whose releases it describes; empty if it describes the current ones only.
+        changes: Changes of the framework since then.
+        month: Month of its releases (YYYY-MM); empty for the current ones.
         digest: SHA-256 of its files.
     """
 
     name: str
     family: str
+    base: str
     title: str
     framework: str
     version: str
@@ -253,6 +82,9 @@ class Preset:
     limits: tuple[Limit, ...] = ()
     practice: tuple[Practice, ...] = ()
     uneven: tuple[Uneven, ...] = ()
+    since: str = ""
+    changes: tuple[Change, ...] = ()
+    month: str = ""
     digest: str = ""
 
     def to_dict(self) -> dict[str, str]:
@@ -299,6 +131,16 @@ class Preset:
         hint = f"{_words_of(entry.runs)}; {entry.why}" if name == "fp8_recipe" else entry.why
         return Problem(place or name, wanted, plain(value), hint)
 
+    def too_new(self, stated: Mapping[str, Any]) -> Iterator[Problem]:
+        """Yield the stated fields with values that releases of this month did not support; columns are not checked.
+
+        Rules of executions know the current releases only.
+        """
+        for name in self.entries if self.month else ():
+            known = name in stated and not isinstance(stated[name], np.ndarray)
+            if known and (problem := self.problem(name, _held(name, stated[name]))):
+                yield problem
+
     def runs(self, asked: Mapping[str, Any]) -> bool:
         """Return True if the framework can run the given fields; limits on unknown fields are not checked."""
         if any(self.problem(name, value) for name, value in asked.items()):
@@ -333,11 +175,6 @@ class Preset:
         return values
 
 
-def plain(value: object) -> str:
-    """Return the value of a field as text, as in files but without quotes."""
-    return str(value).lower() if isinstance(value, (bool, np.bool_)) else str(value)
-
-
 def _computed(value: Any, known: Mapping[str, Any]) -> Any:
     if not isinstance(value, Expression):
         return value
@@ -346,7 +183,7 @@ def _computed(value: Any, known: Mapping[str, Any]) -> Any:
 
 def _held(name: str, value: Any) -> Any:
     """Return a stated value, or a column, in the form of a record: named values that are digits become text."""
-    declaration = _FIELDS[name].declaration
+    declaration = FIELDS[name].declaration
     if not declaration.choices:
         return value
     if isinstance(value, np.ndarray) and value.ndim:
@@ -366,32 +203,84 @@ def find_preset(source: str) -> Preset:
     return _preset(source, ())
 
 
+AT = "@"
+"""Separator of the name of a preset and a month or year."""
+
+
+def is_preset(name: object) -> bool:
+    """Return True for the name of a preset, possibly with a month or year."""
+    return isinstance(name, str) and name.partition(AT)[0] in PRESETS
+
+
 @cache
 def _preset(source: str, chain: tuple[str, ...]) -> Preset:
     if source in chain:
         wanted = "a base that does not lead back to this file"
         raise SpecError(source, Problem("base", wanted, " -> ".join((*chain, source))))
-    name, raw = catalog.load("preset", source)
-    file = decode(_File, raw, source)
+    place, at, asked = (source, "", "") if _is_file(source) else source.partition(AT)
+    name, raw = catalog.load("preset", place)
+    file = decode(PresetFile, raw, place)
     # Presets of the catalog stand on their own; a user's file changes one, by default the common options.
     shipped = name in PRESETS
     if not shipped and (problems := list(_beyond(file))):
         raise SpecError(source, problems)
     below = file.base or ("" if shipped else COMMON)
-    base = _preset(below, (*chain, source)) if below else None
+    base = _preset(f"{below}{at}{asked}", (*chain, source)) if below else None
+    since = file.since or (base.since if base else "")
+    month = _month(name, since, asked) if at else ""
+    entries = {**(base.entries if base else {}), **file.fields, **_earlier(file.changes, month)}
+    content = [_without_about(raw), base.digest] if base else _without_about(raw)
     return Preset(
-        name=name,
+        name=f"{name}{at}{asked}",
         family=name if base is None or shipped else base.family,
+        base=base.name if base else "",
         title=file.title,
         framework=file.framework or (base.framework if base else ""),
-        version=file.version or (base.version if base else ""),
+        version=f"as of {month}" if month else file.version or (base.version if base else ""),
         source=file.source,
-        entries={**(base.entries if base else {}), **file.fields},
+        entries=entries,
         limits=(*(base.limits if base else ()), *file.limits),
         practice=(*(base.practice if base else ()), *file.practice),
-        uneven=file.uneven or (base.uneven if base else ()),
-        digest=digest_of([_without_about(raw), base.digest] if base else _without_about(raw)),
+        uneven=_offered(file.uneven or (base.uneven if base else ()), entries),
+        since=since,
+        changes=(*(base.changes if base else ()), *file.changes),
+        month=month,
+        digest=digest_of([content, month] if month else content),
     )
+
+
+def _month(name: str, since: str, asked: str) -> str:
+    """Return the month of the requested releases of a preset."""
+    place = f"{name}{AT}{asked}"
+    if not since:
+        dated = ", ".join(one for one in PRESETS if _preset(one, ()).since)
+        problem = Problem("", f"{name}, which has no dates", place, f"presets with dates: {dated}")
+        raise SpecError(place, problem)
+    month = month_of(asked)
+    if not month:
+        wanted = f"{name}{AT} and a month or a year, such as {name}{AT}{since}"
+        raise SpecError(place, Problem("", wanted, place))
+    if month < since:
+        wanted = f"a month or a year from {since} on, the first that {name} describes"
+        hint = f"{OLDEST} is Megatron-LM of 2020 to 2022" if name.startswith(FRAMEWORK) else ""
+        raise SpecError(place, Problem("", wanted, asked, hint))
+    return month
+
+
+def _earlier(changes: Sequence[Change], month: str) -> dict[str, Entry]:
+    """Return the entries that the releases of a month had instead of the current ones; none for an empty month."""
+    found: dict[str, Entry] = {}
+    # From the latest change back, so that of several changes of a field the next one after the month counts.
+    for one in sorted(changes, key=lambda one: one.before, reverse=True):
+        if month and month < one.before:
+            found |= one.fields
+    return found
+
+
+def _offered(layouts: Sequence[Uneven], entries: Mapping[str, Entry]) -> tuple[Uneven, ...]:
+    """Return the layouts that the framework supports."""
+    known = entries["pp_layout"].runs if "pp_layout" in entries else ()
+    return tuple(one for one in layouts if not known or one.pp_layout in known)
 
 
 def _without_about(raw: object) -> object:
@@ -399,7 +288,7 @@ def _without_about(raw: object) -> object:
     return {k: v for k, v in raw.items() if k != "about"} if isinstance(raw, Mapping) else raw
 
 
-def _beyond(file: _File) -> Iterator[Problem]:
+def _beyond(file: PresetFile) -> Iterator[Problem]:
     """Yield statements on the framework itself in a file that changes a preset; only the base may make them."""
     why = "support and limits of the framework are stated by the base preset"
     if file.limits:
@@ -437,6 +326,9 @@ def agreed(
 
 FRAMEWORK = "megatron-lm"
 """Default preset on processors that the framework supports."""
+
+OLDEST = "megatron-lm-2021"
+"""Preset of the oldest releases of the default framework."""
 
 ON_FEW = "torchtitan"
 """Default preset on fewer than :data:`FEW` processors, where sharding parameters (FSDP) is the common choice."""
@@ -519,10 +411,12 @@ def filled(
     """
     named = stated.get("edition") if edition is None else edition
     framework = stated.get("preset") if preset is None else preset
-    known = preset is not None or framework is None or framework in PRESETS or _is_file(framework)
+    known = preset is not None or framework is None or is_preset(framework) or _is_file(framework)
     if not known or named not in (None, *EDITION_NAMES):
         return stated, None
     chosen, found = agreed(named, framework, file, usual)
+    if problems := list(found.too_new(stated)):
+        raise SpecError(file, problems)
     return found.completed({**stated, "edition": chosen}), found
 
 

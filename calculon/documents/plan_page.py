@@ -19,7 +19,7 @@ from calculon.declarations.plan_words import (
     recomputes,
     spreads_experts,
 )
-from calculon.declarations.presets import plain
+from calculon.declarations.preset_file import plain
 from calculon.declarations.recipes import NO_RECIPE
 from calculon.declarations.spellings.precisions import precision_word
 from calculon.declarations.statistics import FITS, mfu_name

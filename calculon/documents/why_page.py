@@ -13,7 +13,7 @@ from calculon.base.units import GIB, chance
 from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.origin import stated_name
 from calculon.declarations.plan_words import plan_words
-from calculon.declarations.presets import plain
+from calculon.declarations.preset_file import plain
 from calculon.declarations.statistics import MEMORIES, RISK
 from calculon.documents.confidence import risk_words
 from calculon.documents.estimate_result import result_of

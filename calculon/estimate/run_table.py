@@ -342,10 +342,10 @@ class Runs:
 def framework(preset: str) -> str:
     """Return the framework of a preset; several presets may belong to a framework.
 
-    >>> framework("megatron-lm-ub"), framework("torchtitan")
-    ('megatron-lm', 'torchtitan')
+    >>> [framework(preset) for preset in ("megatron-lm-ub", "megatron-bridge", "torchtitan")]
+    ['megatron-lm', 'megatron-lm', 'torchtitan']
     """
-    return "-".join(preset.split("-")[:2])
+    return "megatron-lm" if preset.startswith("megatron-") else "-".join(preset.split("-")[:2])
 
 
 def software(preset: str) -> str:

@@ -16,6 +16,7 @@ from calculon.base.errors import Problem, SpecError
 from calculon.base.frozen import dataclass
 from calculon.declarations.fields import shown
 from calculon.declarations.model import Model
+from calculon.declarations.presets import find_preset
 from calculon.launch.server import Server
 from calculon.launch.texts.name_patterns import any_of, names_in
 from calculon.launch.texts.reading_budget import check_numbers
@@ -540,8 +541,11 @@ def nearest_settings(
 
 def _translated(dialect: Dialect, execution: Mapping[str, Any]) -> Translated:
     """Return an execution as the launcher runs it, with its default preset or the preset that its settings select."""
-    own = execution.get("preset")
-    preset = str(own) if own in dialect.presets else dialect.preset
+    own = str(execution.get("preset", ""))
+    # Settings may select a preset on which that of the execution is based: user buffers those of megatron-bridge.
+    while own and own not in dialect.presets:
+        own = find_preset(own).base
+    preset = own or dialect.preset
     kept = (*dialect.fields, *dialect.not_in_file)
     return translated(execution, preset, kept, dialect.title)
 

@@ -7,8 +7,8 @@ from calculon.base.errors import Problem, SpecError
 from calculon.base.frozen import dataclass
 from calculon.declarations.execution import Execution
 from calculon.declarations.fields import optional_defaults, spec_fields
+from calculon.declarations.preset_file import plain as written
 from calculon.declarations.presets import find_preset
-from calculon.declarations.presets import plain as written
 
 NO_SETTING = (
     *("edition", "preset", "seq_length", "attn_kernel"),

@@ -14,7 +14,8 @@ from calculon.base.units import Array
 from calculon.declarations.axes import DIVIDED, FURTHER_FACTORS, PUBLISHED_DEGREES
 from calculon.declarations.model import Model
 from calculon.declarations.named_values import ENDS_AS_BLOCKS, PRESETS, PUBLISHED, is_offered
-from calculon.declarations.presets import NODE, SHARE, Preset, find_preset
+from calculon.declarations.preset_file import NODE, SHARE
+from calculon.declarations.presets import Preset, find_preset
 from calculon.declarations.statistics import OFFLOADS
 from calculon.hardware.system import System
 from calculon.plan.columns import DEFAULTS, FIELDS, divisors, encoded, field_of, zigzag_degrees

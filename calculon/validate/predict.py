@@ -15,7 +15,8 @@ from calculon.declarations.fields import optional_defaults, spec_fields
 from calculon.declarations.model import Model
 from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.override import override
-from calculon.declarations.presets import PUBLISHED_FORMS, find_preset, lacking, plain, refused
+from calculon.declarations.preset_file import plain
+from calculon.declarations.presets import PUBLISHED_FORMS, find_preset, lacking, refused
 from calculon.declarations.statistics import TIER1
 from calculon.editions import EDITIONS
 from calculon.estimate.evaluate import Evaluation, evaluate, evaluate_one
@@ -143,7 +144,10 @@ def _completed(fields: dict[str, Any], study: Study) -> dict[str, Any]:
     """Return the fields of an execution with the values of its preset, so that the study runs under any edition."""
     if "preset" not in fields:
         return fields
-    result = find_preset(fields["preset"]).completed(fields)
+    preset = find_preset(fields["preset"])
+    if problems := list(preset.too_new(fields)):
+        raise SpecError(study.file, problems)
+    result = preset.completed(fields)
     for name in PUBLISHED_NAMES:
         if name not in result:
             problem = Problem(f"execution.{name}", "a constant or an expression", "nothing")

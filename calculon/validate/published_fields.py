@@ -11,6 +11,7 @@ from calculon.declarations.expression import Expression
 from calculon.declarations.fields import Declaration, SpecField, shown, spec_fields
 from calculon.declarations.model import Model
 from calculon.declarations.named_values import EDITION_NAMES
+from calculon.declarations.presets import is_preset
 from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.load import Workload
 
@@ -163,6 +164,8 @@ class Fields(FreeForm):
     @classmethod
     def formula(cls, one: SpecField, value: object, path: str, problems: list[Problem]) -> object:
         """Return the constant or the expression of a field."""
+        if one.name == "preset" and is_preset(value):
+            return value  # possibly with a month, which a record of an execution does not have
         if not isinstance(value, str) or value in one.declaration.choices:
             if problem := one.declaration.problem(one.annotation, value, path):
                 problems.append(problem)

@@ -9,6 +9,7 @@ from calculon.base.frozen import dataclass
 from calculon.declarations.csv_rows import Line, read_csv
 from calculon.declarations.expression import Expression
 from calculon.declarations.fields import SpecField, shown
+from calculon.declarations.presets import is_preset
 from calculon.validate.published_study import Study, fill
 
 Cell = int | float | str | None
@@ -142,7 +143,9 @@ def _checker(field: SpecField, place: str) -> Callable[[object], Problem | None]
     def check(value: object) -> Problem | None:
         key = (type(value), value)
         if key not in known:
-            known[key] = field.declaration.problem(field.annotation, value, place)
+            problem = field.declaration.problem(field.annotation, value, place)
+            dated = field.name == "preset" and is_preset(value)
+            known[key] = None if dated else problem
         return known[key]
 
     return check

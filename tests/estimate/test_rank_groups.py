@@ -107,6 +107,7 @@ def test_times_of_groups_are_the_statistics_and_bytes_are_on_networks_that_are_u
         ({"zero_stage": "3"}, 3 * MICROBATCHES),
         ({"zero_stage": "fsdp", "fsdp_unit": 4}, 3 * MICROBATCHES),
         ({"zero_stage": "fsdp", "reshard_after_forward": False}, 2 * MICROBATCHES),
+        ({"zero_stage": "fsdp", "sync_once": True}, 2),
     ],
     ids=str,
 )

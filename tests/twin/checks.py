@@ -256,6 +256,7 @@ FORMS = {
     "fsdp_unit": ("3", "fsdp"),
     "fsdp_prefetch": ("3", "fsdp"),
     "reshard_after_forward": ("3", "fsdp"),
+    "sync_once": ("3", "fsdp"),
     "ddp_bucket_mib": ("0", "1", "2"),
     "no_sync": ("0", "1"),
     "overlap_param_gather": ("1", "2"),

@@ -13,7 +13,7 @@ def add_copies(run: Run, block: Block, embedding_head: EmbeddingHead | None) -> 
     if ex.zero_stage != "fsdp" or shards == 1 or not ex.training:
         return 0.0, 0.0, 0.0
     gradient = block.weight / run.element_bytes * run.reduction_bytes
-    again = ex.reshard_after_forward
+    again = ex.reshard_after_forward and not ex.sync_once
     whole = SyncedBytes(block.weight, gradient)
     sent = block.weight_sent / shards
     if run.experts_apart:  # in parts of their own
@@ -44,7 +44,8 @@ def add_conversions(run: Run, block: Block, embedding_head: EmbeddingHead | None
     ex = run.execution
     if ex.zero_stage not in ("3", "fsdp", "owner"):
         return
-    passes = [block.fw, block.agrad] if ex.reshard_after_forward else [block.fw]
+    again = ex.reshard_after_forward and not ex.sync_once
+    passes = [block.fw, block.agrad] if again else [block.fw]
     _convert(run, passes, block.converted)
     if embedding_head is not None and run.model.mtp_layers:
         size = embedding_head.head.converted
@@ -71,7 +72,12 @@ def _lengthen(
     again: bool,
 ) -> float:
     """Add the copies of a gather forward and, if there is one, backward, and those of a reduction."""
-    moved = gather, gather if again else 0, synced.weight + synced.gradient
+    reduce = synced.weight + synced.gradient
+    if run.execution.sync_once:
+        # Gathered by the first microbatch; sums are read and written by each, and copied once.
+        gather /= run.microbatches
+        reduce += synced.gradient + 2 * synced.gradient / run.microbatches
+    moved = gather, gather if again else 0, reduce
     more = 0.0
     for work, size in zip((block.fw, block.agrad, block.wgrad), moved, strict=True):
         time = run.system.move(unit * size) / unit

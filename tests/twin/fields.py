@@ -288,6 +288,7 @@ class Execution:
     fsdp_unit: int = 1
     fsdp_prefetch: int = 1
     reshard_after_forward: bool = True
+    sync_once: bool = False
     ddp_bucket_mib: int = 0
     no_sync: bool = True
     grad_group: int = 1
@@ -414,6 +415,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
         "deepspeed",
         "llm-foundry",
         "huggingface",
+        "megatron-bridge",
     ),
 }
 """Named values of an execution that the twin knows; other fields are whole numbers or switches."""

@@ -149,7 +149,8 @@ class StageMemory:
             gathered: float = block.weight_sent
             if run.experts_apart and run.expert_data_par == 1 and ex.zero_stage != "fsdp":
                 gathered -= block.experts_sent  # they are whole where they are
-            there = held if ex.reshard_after_forward else self.blocks
+            again = ex.reshard_after_forward and not ex.sync_once
+            there = held if again else self.blocks
             self.gathered = gathered * there + self.made * max(0, there - 1)
             self.gathered += end.held.whole if end else 0
         several = run.data_ranks > 1 or run.expert_data_par > 1
@@ -174,6 +175,10 @@ class StageMemory:
         if run.element_bytes != run.reduction_bytes:
             each += run.element_bytes
         self.passing = passing * each
+        if ex.sync_once:  # the sums of all blocks, and the buffers of a unit
+            ends = end.table / run.element_bytes * run.reduction_bytes if end else 0
+            unit = max(message * ex.fsdp_unit, ends)
+            self.passing = self.blocks * message + ends + unit
         if ex.grad_group > 1:  # those of a chunk, and of the one before while it is reduced
             chunk = self.blocks / self.run.chunks
             shards = ex.dp_shard or run.data_ranks

@@ -199,7 +199,7 @@ class Replicas:
         unit, chunks = ex.fsdp_unit, run.chunks
         units = run.chunk_blocks / unit
         gather = self._gather_blocks(unit)
-        again = gather if ex.reshard_after_forward else 0
+        again = gather if ex.reshard_after_forward and not ex.sync_once else 0
         reduce = self._reduce_blocks(unit)
         embedding = self._gather(self.embedding.weight) + self._reduce(self.embedding.gradient)
         head = self._gather(self.head.weight), self._reduce(self.head.gradient)
@@ -210,9 +210,16 @@ class Replicas:
             inner = self._added(gather, forward) + self._added(again + reduce, backward)
             waits = chunks * (gather + again + reduce + (units - 1) * inner)
             at_head = self._head(units, again, reduce, head, forward, backward)
+            if ex.sync_once:  # reductions come after the last backward pass
+                first = gather + (units - 1) * self._added(gather, forward)
+                waits = chunks * (first + units * reduce)
+                at_head = self._added(head[0], forward) + head[1]
             self.stalled = min(link, waits + self._at_ends(embedding, at_head))
-        self.link_time = run.microbatches * link
-        self.exposed_time = run.microbatches * self.stalled
+        times = 1 if ex.sync_once else run.microbatches
+        self.link_time = times * link
+        self.exposed_time = times * self.stalled
+        if ex.sync_once:
+            self.stalled = 0
 
     def _head(
         self,

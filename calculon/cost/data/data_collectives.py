@@ -86,6 +86,21 @@ def units_ahead(schedule: Schedule) -> Count:
     return schedule.columns.fsdp_prefetch.astype(float)
 
 
+def regathers(schedule: Schedule) -> Array:
+    """Return a mask of executions that free gathered weights after a forward pass and gather them again."""
+    again: Array = schedule.columns.reshard_after_forward & ~schedule.columns.sync_once
+    return again
+
+
+def unit_passes(schedule: Schedule) -> Count:
+    """Return the microbatches of a batch for which sharded weights are gathered and gradients reduced.
+
+    With ``sync_once`` it is one: FSDP2 neither frees weights nor reduces gradients before the last backward pass of a
+    batch. Source: PyTorch, ``distributed/pipelining/stage.py``, ``backward_maybe_with_nosync``.
+    """
+    return np.where(schedule.columns.sync_once, 1.0, schedule.microbatches)
+
+
 def bucket_bytes(schedule: Schedule) -> Bytes:
     """Return the bytes of a gradient bucket; 0 if a bucket is a block."""
     return schedule.columns.ddp_bucket_mib * MIB
@@ -322,7 +337,7 @@ class DataCollectives:
     def batch(self) -> Array:
         """All collectives of a batch on the stage where they take longest."""
         if self.sharding.weights:
-            return self.schedule.microbatches * self.of_microbatch
+            return unit_passes(self.schedule) * self.of_microbatch
         return self._whole_weights
 
     @property
@@ -406,7 +421,7 @@ class DataCollectives:
 
     @cached_property
     def units(self) -> Units:
-        """ZeRO-3, FSDP and layer-wise sharding: weights are gathered unit by unit for each pass of each microbatch.
+        """ZeRO-3, FSDP and layer-wise sharding: weights are gathered unit by unit for each pass of a microbatch.
 
         The head stays gathered from its forward to its backward pass.
         """
@@ -416,7 +431,7 @@ class DataCollectives:
         return Units(
             number=self.schedule.chunk_blocks / unit,
             gather=gather,
-            again=np.where(self.schedule.columns.reshard_after_forward, gather, 0.0),
+            again=np.where(regathers(self.schedule), gather, 0.0),
             reduce=self.reduce(unit),
             embedding=embedding + self._part(ends.reduce, self.embedding.gradient),
             head_gather=self._part(ends.gather, self.head.weight),
@@ -425,7 +440,7 @@ class DataCollectives:
 
     @cached_property
     def of_microbatch(self) -> Array:
-        """All collectives of a microbatch with sharded weights."""
+        """All collectives of a microbatch with sharded weights, or of a batch that gathers them once."""
         units = self.units
         each = units.gather + units.again + units.reduce
         embedding_head = self.of_embedding_and_head(

@@ -14,7 +14,9 @@ from calculon.cost.data.data_collectives import (
     Buckets,
     DataCollectives,
     Sharding,
+    regathers,
     unit_blocks,
+    unit_passes,
     units_ahead,
 )
 from calculon.cost.process_groups import exposed_time, slow_down
@@ -64,9 +66,9 @@ class Replication:
         if sharded and waits.any():
             others = Replication(self.collectives.of_copies(copies=False), self.windows)
             between = self.collectives.of_copies(copies=True).of_microbatch
-            _, hidden = others._with_sharded_weights()
-            stalled = np.where(waits, hidden + between, stalled)
-            exposed = np.where(waits, self.schedule.microbatches * stalled, exposed)
+            each = others._of_units() + between
+            exposed = np.where(waits, unit_passes(self.schedule) * each, exposed)
+            stalled = np.where(waits & ~self.schedule.columns.sync_once, each, stalled)
         return Synchronization(link=link, exposed=exposed, stalled=stalled)
 
     def _with_whole_weights(self) -> tuple[Seconds, Seconds]:
@@ -111,11 +113,16 @@ class Replication:
         return np.where(piped, np.maximum(embedding, head), embedding + head)
 
     def _with_sharded_weights(self) -> tuple[Seconds, Seconds]:
-        """ZeRO-3, FSDP and layer-wise sharding: return the exposed time of a batch, and of each microbatch.
+        """ZeRO-3, FSDP and layer-wise sharding: return the exposed time of a batch, and of each microbatch."""
+        once, each = self.schedule.columns.sync_once, self._of_units()
+        return unit_passes(self.schedule) * each, np.where(once, 0.0, each)
+
+    def _of_units(self) -> Seconds:
+        """Return the exposed time of gathering and reducing all units of a stage once.
 
         While a unit is computed, the next one is gathered, and in the backward pass the previous one is reduced. The
         first gather and the last reduction of a chunk are exposed, and so is the embedding. Layer-wise sharding does
-        not overlap.
+        not overlap. With ``sync_once`` all reductions follow the last backward pass, and nothing hides them.
         """
         schedule, usage, unit = self.schedule, self.usage, unit_blocks(self.schedule)
         count, gather, again, reduce, embedding, gathered, reduced = self.collectives.units
@@ -133,22 +140,24 @@ class Replication:
             exposed_time(reduced, backward, usage),
         )
         at_head = at_head - (again - exposed_time(again, self.windows.head, usage))
+        if np.any(once := schedule.columns.sync_once):
+            inner = gather + (count - 1) * exposed_time(gather, forward, usage) + count * reduce
+            exposed_blocks = np.where(once, schedule.interleaving * inner, exposed_blocks)
+            at_head = np.where(once, exposed_time(gathered, forward, usage) + reduced, at_head)
         link = self.collectives.of_microbatch
         if self.sharding.layer_wise:
-            return schedule.microbatches * link, link
+            return link
         overlapped = schedule.columns.data_par_overlap & (units_ahead(schedule) > 0)
         exposed_ends = self._of_embedding_and_head(embedding, at_head)
-        stalled = np.where(overlapped, exposed_blocks + exposed_ends, link)
-        stalled = np.minimum(stalled, link)
-        exposed: Seconds = schedule.microbatches * stalled
-        return exposed, stalled
+        exposed = np.where(overlapped, exposed_blocks + exposed_ends, link)
+        return np.minimum(exposed, link)
 
 
 def units_held(sharding: Sharding, schedule: Schedule) -> Count:
     """Return the blocks whose weights are gathered at a time: the unit at work and prefetched units.
 
-    Without resharding after the forward pass, it is all blocks of a stage.
+    Without resharding after each forward pass, it is all blocks of a stage.
     """
     ahead = 0.0 if sharding.layer_wise else units_ahead(schedule)
     held: Count = np.minimum(unit_blocks(schedule) * (1 + ahead), schedule.blocks)
-    return np.where(schedule.columns.reshard_after_forward, held, schedule.blocks)
+    return np.where(regathers(schedule), held, schedule.blocks)

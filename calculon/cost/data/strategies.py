@@ -186,8 +186,9 @@ class ExplicitStrategy(DataParallelStrategy):
         exist: the input of a reduce-scatter lives until the next one begins, while the backward pass computes the
         gradients of the next unit. Whole gradients that are reduced in another type need a bucket. Source: Zhao et al.,
         arXiv 2304.11277, section 3.2.1; Rajbhandari et al., arXiv 1910.02054, section 5.2; PyTorch, ``fully_shard``,
-        ``FSDPParamGroup.post_backward``. Experts with a single replica are not reduced; they are gathered only if the
-        strategy has buffers, which may have another type.
+        ``FSDPParamGroup.post_backward``. With ``sync_once`` the gradients of all blocks are added up whole, in the type
+        of the reduction (``FSDPParam.accumulate_unsharded_grad_if_needed``). Experts with a single replica are not
+        reduced; they are gathered only if the strategy has buffers, which may have another type.
         """
         weight, message, waiting = block.gathered, block.message, block.waiting
         reduced, replicated = message, schedule.data_ranks > 1
@@ -213,6 +214,10 @@ class ExplicitStrategy(DataParallelStrategy):
             same_type = block.weight == message
             gradients = np.where(same_type, unit, unit * (1 + block.weight / message))
             gradients = np.maximum(gradients, self._whole_gradients_of_group(schedule, block))
+            if np.any(schedule.columns.sync_once):
+                whole = schedule.blocks * reduced + (0.0 if end is None else end.gradient)
+                # the gradients of the unit at work, and later the input of its reduce-scatter, are further buffers
+                gradients = np.where(schedule.columns.sync_once, whole + unit, gradients)
         else:
             bucket = bucket_bytes(schedule)
             full = np.minimum(bucket, schedule.blocks * reduced)

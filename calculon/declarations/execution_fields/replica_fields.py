@@ -76,6 +76,18 @@ class ReplicaFields(OperatorFields):
         adds="false: gathered weights kept until the backward pass",
         control="Weights dropped after use",
     )
+    sync_once: bool = declare(
+        "gather weights and reduce gradients once per batch, not per microbatch, and keep both whole in between "
+        "(zero_stage 3, fsdp), as FSDP2 under the pipeline schedules of PyTorch",
+        default=False,
+        scope=BATCH,
+        label="weights gathered and gradients reduced once per batch",
+        mark="gathered once",
+        needs={"zero_stage": _GATHERED},
+        why="weights are gathered",
+        adds="true: weights gathered and gradients reduced once per batch",
+        control="Sharded weights gathered once per batch",
+    )
     ddp_bucket_mib: int = declare(
         "size of gradient buckets (zero_stage 0 to 2); 0: the gradients of a block",
         unit="MiB",

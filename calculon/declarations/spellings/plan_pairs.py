@@ -226,7 +226,8 @@ def fields_of_words(asked: Mapping[str, str], seq_size: int, place: str) -> dict
     length = sequence_length(asked["seq"]) if "seq" in asked else seq_size
     result: dict[str, Any] = {}
     if "preset" in asked:
-        result["preset"] = exact("preset", asked["preset"])
+        named, at, month = asked["preset"].partition("@")
+        result["preset"] = exact("preset", named) + at + month
     if "dtype" in asked:
         result |= precision(asked["dtype"])
     if length != seq_size:

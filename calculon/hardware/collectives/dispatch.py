@@ -5,7 +5,12 @@ with an expert of the token, to the rank with the sender's local number. That ra
 an expert, which copies rows for its experts. Combine sums partial results at the same points. All experts are assumed
 equally likely.
 
-Source: DeepSeek-AI, *DeepSeek-V3*, arXiv 2412.19437, sections 2.1.2 and 3.2.2; DeepEP, README.
+Limited routing (at most 4 nodes per token in DeepSeek-V3) lowers the number of nodes that a token reaches, so libraries
+send fewer copies. An all-to-all sends as many rows as without a limit: each of the k rows of a token leaves its node of
+n with probability (n - 1) / n.
+
+Source: DeepSeek-AI, *DeepSeek-V3*, arXiv 2412.19437, sections 2.1.2 and 3.2.2; DeepEP, README; Megatron-LM,
+``moe/token_dispatcher.py``, ``MoEAlltoAllTokenDispatcher.preprocess`` (rows: tokens times experts per token).
 """
 
 from math import comb

@@ -70,6 +70,7 @@ def _each(*operations, system=FAST):
             [],
             ["all_gather", "reduce_scatter"],
         ),
+        ({"zero_stage": "fsdp", "sync_once": True}, ["all_gather", "reduce_scatter"], []),
     ],
 )
 def test_what_each_form_sends_for_every_block(form, once, every):
@@ -152,6 +153,23 @@ def test_gathered_weights_are_those_of_the_unit_at_work_and_of_those_ahead(unit,
     assert found["comm_buffer_space"] == unit * WEIGHT
     kept = _stats(zero_stage="fsdp", reshard_after_forward=False)
     assert kept["gathered_space"] == BLOCKS * WEIGHT
+
+
+def test_synchronized_once_weights_and_gradients_stay_whole_and_reductions_are_exposed():
+    """Source: PyTorch, ``distributed/pipelining/stage.py``, and ``FSDPParam.accumulate_unsharded_grad_if_needed``."""
+    form = {"zero_stage": "fsdp", "data_par_overlap": True, "grad_comm_dtype": "float32"}
+    found = _stats(SLOW, **form, sync_once=True)
+    each = _stats(SLOW, **form, reshard_after_forward=False)
+    parameters = WEIGHT / 2
+    assert found["gathered_space"] == each["gathered_space"] == BLOCKS * WEIGHT
+    assert found["comm_buffer_space"] == (BLOCKS + 1) * 4 * parameters
+    assert found["dp_comm_link_time"] == each["dp_comm_link_time"] / MICROBATCHES
+    reduced = _time("reduce_scatter", 2 * WEIGHT, system=SLOW)
+    window = found["block_fw_time"]
+    gather = _time("all_gather", WEIGHT, system=SLOW)
+    hidden = min(gather, max(gather - window, SLOW.fabric.processor_usage[1] * gather))
+    expected = gather + (BLOCKS - 1) * hidden + BLOCKS * reduced
+    assert found["dp_comm_exposed_time"] == pytest.approx(expected, rel=1e-6)
 
 
 @for_each("form", [2, 3, "fsdp"])

@@ -25,6 +25,7 @@ MALFORMED = {
         _of("owner", reshard_after_forward=False),
         "reshard_after_forward: true with zero_stage: owner",
     ),
+    "sync_once_needs_form": (_of("2", sync_once=True), "sync_once: false with zero_stage: 2"),
     "ddp_bucket_mib_needs_form": (
         _of("fsdp", ddp_bucket_mib=25),
         "ddp_bucket_mib: 0 with zero_stage: fsdp",
