@@ -81,7 +81,7 @@ def _routed(shape: BlockShape) -> Iterator[Layer]:
         shape.residual / model.hidden,
         model.num_experts,
         model.experts_per_token,
-        fused=shape.choice.fuses,
+        fused=shape.choice.fuses_router,
         flags=_AGAIN,
     )
     inner = shape_of_rows(shape)
