@@ -81,6 +81,7 @@ def _routed(shape: BlockShape) -> Iterator[Layer]:
         shape.residual / model.hidden,
         model.num_experts,
         model.experts_per_token,
+        biased=model.router_bias and not model.expert_bias,
         fused=shape.choice.fuses_router,
         flags=_AGAIN,
     )

@@ -455,6 +455,7 @@ ROUTED = {"num_experts": 8, "experts_per_token": 2, "expert_feedforward": 2048}
 SPREAD = {"expert_par": 4, "data_par": 4, "num_procs": 4, "mesh_order": "tp-dp-pp"}
 BUSY = SPREAD | {"moe_imbalance_percent": 130}
 PADDED = SPREAD | {"moe_capacity_percent": 100, "moe_pad_to_capacity": True}
+UNFUSED = {"rotary_impl": "unfused", "moe_router_fusion": False, "moe_permute_fusion": False}
 INSIDE = {"tensor_par": 2, "expert_tensor_par": 2, "expert_par": 2, "data_par": 2}
 LAUNCHED = (
     {"launch_mode": "eager"},
@@ -468,6 +469,8 @@ WAITING = (
         for dispatcher in ("alltoall", "allgather", "deepep")
         for form in LAUNCHED
     ),
+    BUSY | {"launch_mode": "eager", "fusion": "compile", "recompute_modules": "norm+moe_act"},
+    BUSY | {"launch_mode": "eager", "fusion": "compile"} | UNFUSED,
     BUSY | {"launch_mode": "graph"},
     PADDED | {"launch_mode": "eager"},
     PADDED | {"launch_mode": "graph"},
@@ -478,7 +481,10 @@ WAITING = (
 SHARED = BUSY | {"launch_mode": "eager", "moe_shared_overlap": True, "recompute_modules": "moe"}
 
 
-@pytest.mark.parametrize("changes", [{}, {"shared_feedforward": 512}, {"expert_bias": True}])
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"shared_feedforward": 512, "router_bias": True, "rotary": 1.0}, {"expert_bias": True}],
+)
 @pytest.mark.parametrize("slower", [1, 20])
 def test_the_host_waits_for_the_rows_of_experts(changes, slower):
     """Launches take about as long as the kernels, or longer."""

@@ -388,7 +388,9 @@ def _choice(run: Run) -> Layer:
     )
     fused = _joins(run, run.execution.moe_router_fusion)
     # scores, choice and counts, and those of the loss that balances loads
-    layer.kernels = (5, 4, 0) if fused else (14, 10, 0)
+    sigmoid = model.router_bias and not model.expert_bias  # whose bias is of the logits
+    alone = (34, 27, 0) if sigmoid else (22, 10, 0)
+    layer.kernels = (5, 4, 0) if fused else alone
     return layer
 
 
