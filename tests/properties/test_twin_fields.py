@@ -490,6 +490,7 @@ def test_the_host_waits_for_the_rows_of_experts(changes, slower):
     """Launches take about as long as the kernels, or longer."""
     seconds = {"eager": 1e-3, "compile": 1e-4, "graph": 2e-5}
     launch = {name: time * slower for name, time in seconds.items()} | {"kernel": 1e-5}
+    launch["training"] = 3e-3 if slower > 1 else 0.0
     system = SYSTEM | {"mem1": SYSTEM["mem1"] | {"GiB": 10**6}, "ext": {"launch": launch}}
     rows = [*WAITING, SHARED] if "shared_feedforward" in changes else WAITING
     model = MODEL | ROUTED | changes | {"activation": "swiglu"}
