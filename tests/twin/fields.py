@@ -445,7 +445,7 @@ EXTENSIONS: Mapping[str, tuple[str, ...]] = {
         "alignment",
         "tiles",
     ),
-    "launch": ("kernel", "eager", "compile", "graph", "step"),
+    "launch": ("kernel", "eager", "training", "compile", "graph", "step"),
     "networks": (
         "kind",
         "step_latency",
