@@ -27,9 +27,9 @@ from calculon.base.units import (
     FlopsPerSecond,
     Seconds,
 )
-from calculon.cost import launches
 from calculon.cost.axis_overlap import ExpertTimes, exchange_rows, ring_hidden
 from calculon.cost.backward_memory import GradientSpace
+from calculon.cost.launches import bounded_by_launches, busy_times, host_times, late_times
 from calculon.cost.layer_cost import (
     LayerCost,
     LayerTable,
@@ -389,7 +389,8 @@ def block_cost(layout: BlockLayout, choice: BlockChoice) -> BlockCost:
         layout, cost, choice, processing, recomputed, again.time, exposed, paired
     )
     trained, none = float(choice.training), layout.none
-    stored, copies = storage(table, choice, none, edition, narrow=layout.shape.recipe is not None)
+    narrow = layout.shape.recipe is not None
+    stored, copies = storage(table, choice, none, edition, narrow=narrow)
     if choice.training and not is_shared_zeros(layout.forms.copies):
         copies = none + layout.forms.copies  # recomputation does not drop them
     fw, agrad, wgrad = (
@@ -447,22 +448,17 @@ def _with_host(
     table, edition = layout.table, layout.edition
     added = layout.tensors * layout.launch if choice.adds_gradients else 0.0
     repeats = choice.training and recomputed.any() and not layout.choice.blocking
-    each = layout.system.ext.launch.host_times(layout.launched, table.layers)
-    checkpoints = not (choice.remakes or layout.choice.blocking)  # blocking counts kernels alone
-    repeated = launches.launched_again(layout.host[0], recomputed, each * checkpoints, table.layers)
-    host = launches.host_times(layout.host, added, repeated if repeats else None)
+    host = host_times(layout.host, added, recomputed > 0 if repeats else None)
     if layout.choice.blocking:
         return processing + host, paired
-    bounded = launches.bounded_by_launches(processing, host, again, exposed)
+    bounded = bounded_by_launches(processing, host, again, exposed)
     if choice.pairs_passes:  # a pair takes at least the launches of both passes
         busy = bounded.sum(axis=0) + again + exposed.sum(axis=0)
         return bounded, np.minimum(paired, np.maximum(0.0, busy - host.sum(axis=0)))
     # Two halves that overlap give the device work while the host waits, as pairs of passes do.
     if layout.waits and not choice.in_halves:
-        work = launches.busy_times(
-            table, cost, recomputed, choice, edition, layout.sizes, layout.system
-        )
-        late = launches.late_times(table, layout.host, repeated, work, recomputed)
+        work = busy_times(table, cost, recomputed, choice, edition, layout.sizes, layout.system)
+        late = late_times(table, layout.host, work, recomputed)
         late[2] -= again - ordered_sum(cost.times.processing[0] * recomputed)
         bounded = np.maximum(bounded, processing + late)
     return bounded, paired

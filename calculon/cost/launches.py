@@ -1,10 +1,7 @@
 """The host, which launches kernels: no pass of a block takes less time than its launches."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
-from calculon.architecture.layer import Layer
 from calculon.architecture.shape import Sizes
 from calculon.base.arrays import ordered_sum
 from calculon.base.units import Array, Seconds
@@ -15,51 +12,20 @@ from calculon.declarations.statistics import KINDS
 from calculon.editions.edition import Edition
 from calculon.hardware.system import System
 
-CHECKPOINT_KERNELS = 12
-"""Host time to checkpoint a module, in kernels launched by an eager framework.
 
-It saves, sets and restores the states of random-number generators, and runs a backward pass inside of another. Source:
-Megatron-Core 0.14.0, ``tensor_parallel/random.py``, ``CheckpointWithoutOutput``: 150 us on a CPU with tiny tensors; an
-operator of its router takes 9 us there, to which a launch adds 3 us (systems/measured/launches.csv).
-"""
-
-
-def launched_again(
-    of_layers: Seconds, recomputed: Array, each: Array, layers: Sequence[Layer]
-) -> Seconds:
-    """Return the time in which the host launches forward passes again, checkpoints included: shape (layers, blocks).
-
-    Recomputed layers are one checkpoint if only collectives and layers without kernels are between them.
-
-    Args:
-        of_layers (shape (layers, blocks)): Time in which the host launches the forward pass of a layer.
-        recomputed: Share of each layer that is recomputed.
-        each (shape (layers, 1 or blocks)): Time in which it launches a kernel; 0 without checkpoints.
-        layers: The layers.
-    """
-    again = np.broadcast_to(recomputed > 0, of_layers.shape)
-    collective = np.array([[layer.kernel == "collective"] for layer in layers])
-    between = ~again & (of_layers > 0) & ~collective
-    first, inside = np.zeros_like(again), np.zeros_like(again[0])
-    for row, (repeated, other) in enumerate(zip(again, between, strict=True)):
-        first[row] = repeated & ~inside
-        inside = repeated | (inside & ~other)
-    result: Seconds = of_layers * again + CHECKPOINT_KERNELS * each * first
-    return result
-
-
-def host_times(of_layers: Seconds, added: Seconds | float, again: Seconds | None) -> Seconds:
+def host_times(of_layers: Seconds, added: Seconds | float, again: Array | None) -> Seconds:
     """Return the time in which the host launches each phase: shape (phases, blocks).
 
     Args:
         of_layers (shape (phases, layers, blocks)): Time in which it launches the kernels of a layer.
         added: Time to launch the kernels that add gradients, with the weight gradients.
-        again (shape (layers, blocks)): Result of :func:`launched_again`, launched with the activation gradients.
+        again (shape (layers, blocks)): Mask of layers whose forward pass is launched again, with the activation
+            gradients.
     """
     host = ordered_sum(of_layers)
     host[2] += added
     if again is not None:
-        host[1] += ordered_sum(again)
+        host[1] += ordered_sum(of_layers[0] * again)
     return host
 
 
@@ -82,9 +48,7 @@ def bounded_by_launches(
     return np.stack([forward, processing[1], processing[2] + waited])
 
 
-def late_times(
-    table: LayerTable, host: Seconds, repeated: Seconds, busy: Seconds, recomputed: Array
-) -> Seconds:
+def late_times(table: LayerTable, host: Seconds, busy: Seconds, recomputed: Array) -> Seconds:
     """Return the time in which the device waits because the host waited for row counts: shape (phases, blocks).
 
     The host waits in each forward pass and in recomputation, but in no backward pass, which knows the counts: its wait
@@ -93,7 +57,6 @@ def late_times(
 
     Args:
         host: Times in which the host launches the layers in each phase.
-        repeated: Result of :func:`launched_again`.
         busy: Times of the layers in each pass, from :func:`busy_times`.
     """
     first, kernels = table.awaited, table.kernels
@@ -102,11 +65,11 @@ def late_times(
     again = recomputed > 0
     if again[table.copied_rows].any():
 
-        def both(first: Array, backward: Array) -> Array:
-            return np.concatenate([first, backward[::-1]])
+        def both(repeated: Array, backward: Array) -> Array:
+            return np.concatenate([repeated, backward[::-1]])
 
         late[2] = lag(
-            both(repeated, host[1] + host[2]),
+            both(host[0] * again, host[1] + host[2]),
             both(busy[2], busy[1]),
             both(kernels[0] * again, kernels[1] + kernels[2]),
             first,

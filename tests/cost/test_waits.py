@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 import calculon
-from calculon.architecture.layer import Layer
 from calculon.cost.embedding_head import EmbeddingHeadTimes
-from calculon.cost.launches import CHECKPOINT_KERNELS, lag, launched_again
+from calculon.cost.launches import lag
 from tests.helpers import CORRECTED_PLAIN, document
 
 PLAN = CORRECTED_PLAIN | {"num_procs": 8, "tensor_par": 8, "batch_size": 4}
@@ -67,20 +66,6 @@ def test_an_idle_device_waits_for_the_largest_lead_of_launches():
     assert lag(host, busy, kernels, first=0) == pytest.approx(5 - 1)
     # the other way round: 2 for the first of two, which hides all that follows
     assert lag(host, busy, kernels, first=1) == pytest.approx(2)
-
-
-def test_a_checkpoint_goes_on_behind_collectives():
-    """Layers: two recomputed with a collective between them, another, one recomputed; a second block recomputes all."""
-    host = np.array([[1.0, 1.0], [2.0, 2.0], [3.0, 3.0], [4.0, 4.0], [5.0, 5.0]])
-    again = np.array([[1.0, 1.0], [0.0, 1.0], [1.0, 1.0], [0.0, 1.0], [1.0, 1.0]])
-    kernels = ("product", "collective", "sum", "product", "activation")
-    nothing = (0.0, 0.0, 0.0)
-    layers = [
-        Layer(kernel, kernel, flops=nothing, accessed=nothing, inputs=0) for kernel in kernels
-    ]
-    found = launched_again(host, again, np.array([[0.1]]), layers)
-    begins = np.array([[1, 1], [0, 0], [0, 0], [0, 0], [1, 0]])
-    np.testing.assert_allclose(found, host * again + 0.1 * CHECKPOINT_KERNELS * begins)
 
 
 @pytest.mark.parametrize("again", ["none", "full"])

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, fields
 from operator import attrgetter, mul
 
 from .backward import gradient_per_shape, needed, own_weights
-from .communication import Exchange, OverlappedLinear, TPComm
-from .context import Parts
+from .communication import OverlappedLinear
 from .context import hidden as hidden_by_attention
 from .expert_overlap import half_of, hidden_alone, hidden_by_shared, hidden_in_pairs
 from .layers import Layer, Stage
@@ -240,7 +239,6 @@ class Block:
         launches = sum(layer.host("fw") for layer in again)
         waits = self.recomm.exposed["base"] + ep[2]
         self.re.time = max(self.re.time, launches - waits)
-        launches += sum(self._checkpoints(layers if backward else []).values())
         launches += sum(layer.host("agrad") + layer.host("wgrad") for layer in backward) + adding
         busy = self.re.time + self.agrad.time + ep[1] + ep[2]
         busy += self.recomm.exposed["base"] + self.agrad_tp.exposed["base"]
@@ -248,20 +246,6 @@ class Block:
         self._wait_for_counts(layers, backward, alone)
         both = self.fw.time + self.fw_tp.exposed["base"] + ep[0] + busy + self.wgrad.time
         self.paired = min(self.paired, max(0, both - forward - launches))
-
-    def _checkpoints(self, layers: Sequence[Layer]) -> dict[int, float]:
-        """Seconds of the host for checkpoints, by the number of the layer that each begins with.
-
-        A checkpoint ends where something else is computed. Single operators have none.
-        """
-        found, inside = {}, False
-        for number, layer in enumerate(layers):
-            if layer.flags.recompute and not inside:
-                found[number] = 12 * layer.host_of_each
-            sends = isinstance(layer, (TPComm, Exchange, Parts))
-            ends = layer.host("fw") > 0 and not layer.flags.recompute and not sends
-            inside = bool(layer.flags.recompute) or (inside and not ends)
-        return {} if self.run.by_operator else found
 
     def _wait_for_counts(
         self, layers: Sequence[Layer], backward: Sequence[Layer], alone: tuple[float, float, float]
@@ -284,9 +268,6 @@ class Block:
         if not backward or not (self.run.full_recompute or self.run.redoes_experts):
             return
         steps = [_steps(layer, ("fw",), hidden, "wgrad", self._again(layer)) for layer in layers]
-        for number, seconds in self._checkpoints(layers).items():
-            host, busy, kernels = steps[number]
-            steps[number] = host + seconds, busy, kernels
         steps += [_steps(layer, ("agrad", "wgrad"), hidden, "agrad") for layer in layers[::-1]]
         late = idle(steps[first:] + steps[:first]) - (self.re.time - alone[1])
         self.wgrad.time = max(self.wgrad.time, alone[2] + late)

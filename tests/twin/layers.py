@@ -284,17 +284,13 @@ class Layer:
         """Seconds that it takes to launch the kernels of a pass."""
         return self.launched(stage) * self.run.system.launch
 
-    @property
-    def host_of_each(self) -> float:
-        """Seconds of the host for a kernel."""
-        ex, mode = self.run.execution, self.run.execution.launch_mode
-        if mode == "auto" and self.with_experts and ex.fusion != "published":
-            mode = "eager"
-        return self.run.system.host_time(mode, ex.fusion, captured=not self.routed)
-
     def host(self, stage: Stage) -> float:
         """Seconds of the host for the kernels of a pass."""
-        each, system = self.host_of_each, self.run.system
+        ex, system = self.run.execution, self.run.system
+        mode = ex.launch_mode
+        if mode == "auto" and self.with_experts and ex.fusion != "published":
+            mode = "eager"
+        each = system.host_time(mode, ex.fusion, captured=not self.routed)
         further = min(each, system.hosts.get("compile", 0.0))  # such loops are compiled
         return self.launched(stage) / self.loop * (each + (self.loop - 1) * further)
 
