@@ -157,7 +157,7 @@ OPTIONS: dict[str, tuple[Any, ...]] = {
 MORE_OPTIONS: dict[str, tuple[Any, ...]] = {
     "fusion": ("published", "none", "compile", "max"),
     "compile_scope": ("step", "step", "blocks", "blocks_and_loss"),
-    "rotary_impl": ("real", "real", "complex"),
+    "rotary_impl": ("real", "real", "complex", "unfused"),
     "seq_par_copies": (False, True, True, True),
     "data_par_slowdown": (0, 0, 5, 60),
     "launch_mode": ("auto", "eager", "compile", "graph", "graph_parts", "blocking"),
@@ -182,6 +182,8 @@ MORE_OPTIONS: dict[str, tuple[Any, ...]] = {
     "moe_imbalance_percent": (100, 100, 130, 400),
     "moe_capacity_percent": (0, 0, 80, 150),
     "moe_pad_to_capacity": (False, True),
+    "moe_router_fusion": (True, False),
+    "moe_permute_fusion": (True, False),
     "dispatch_dtype": ("same", "float8", "bfloat16", "bfloat16"),
     "combine_dtype": ("same", "float8", "bfloat16", "bfloat16"),
     "fp8_recipe": ("none", "none", "none", *RECIPES),
@@ -680,7 +682,7 @@ def extensions(draw: st.DrawFn, system: Document) -> Document:
             if network["size"] > 1 and draw(st.booleans()):
                 one["torus"] = draw(tori(network["size"]))
     if draw(st.booleans()):
-        names = ("kernel", "eager", "compile", "graph", "step")
+        names = ("kernel", "eager", "training", "compile", "graph", "step")
         ext["launch"] = {name: draw(seconds) for name in names}
     if draw(st.booleans()):
         shares = st.floats(0.1, 1)

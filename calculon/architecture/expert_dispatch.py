@@ -271,7 +271,7 @@ def _in_order(name: str, shape: BlockShape) -> Layer:
     return sorted_rows(
         name,
         rows * shape.model.hidden,
-        fused=shape.choice.fuses,
+        fused=shape.choice.fuses_permutation,
         dtype_bytes=shape.widths.result,
         flags=RECOMPUTED,
     )
@@ -352,7 +352,7 @@ def _permuted(shape: BlockShape, elements: Elements, rows: Number, *, back: bool
         elements,
         rows * shape.model.hidden,
         back=back,
-        fused=shape.choice.fuses,
+        fused=shape.choice.fuses_permutation,
         dtype_bytes=shape.widths.result,
         flags=RECOMPUTED,
     )

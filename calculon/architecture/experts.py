@@ -86,7 +86,8 @@ def _routed(shape: BlockShape) -> Iterator[Layer]:
         shape.residual / model.hidden,
         model.num_experts,
         model.experts_per_token,
-        fused=shape.choice.fuses,
+        biased=model.router_bias and not model.expert_bias,
+        fused=shape.choice.fuses_router,
         flags=_AGAIN,
     )
     inner = shape_of_rows(shape)

@@ -85,8 +85,8 @@ def _policy(shape: BlockShape) -> Mapping[KernelKind, Rule]:
     policy = dict(POLICIES.get(choice.fusion, {}))
     if choice.fuses_loss:
         policy["loss"] = _loss_joined
-    if choice.rotary_impl == "complex":
-        policy["rotary"] = _rotary_complex
+    if choice.rotary_impl != "real":
+        policy["rotary"] = _ROTARY[choice.rotary_impl]
     if choice.ce_impl != "eager":
         policy.pop("loss", None)
     if choice.fusion == "none" and shape.model.norm == "rmsnorm":
@@ -230,6 +230,19 @@ def _rotary_complex(layer: Layer, widths: Widths) -> Moved:
     casts, copies = (2 * (c + FLOAT_BYTES), 2) if c < FLOAT_BYTES else (0, 0)
     moved = casts + 2 * FLOAT_BYTES
     return Moved(moved, moved, (1 + copies, 1 + copies, 0))
+
+
+def _rotary_unfused(layer: Layer, widths: Widths) -> Moved:
+    """Move bytes as :func:`_rotary_alone`, and launch kernels for queries and keys each, and for cosine and sine.
+
+    Source: operators of Megatron-Core 0.14.0, ``apply_rotary_pos_emb`` with latent attention: 11 forward (cosine and
+    sine with their scale, order of pairs, product, negation, concatenation, product, sum, concatenation), 7 backward.
+    """
+    return _rotary_alone(layer, widths)._replace(launches=(2 * 11, 2 * 7, 0))
+
+
+_ROTARY = {"complex": _rotary_complex, "unfused": _rotary_unfused}
+"""Rules of implementations of rotary embeddings that are the same with every policy."""
 
 
 def _sum_alone(layer: Layer, widths: Widths) -> Moved:

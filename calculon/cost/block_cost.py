@@ -227,7 +227,7 @@ class BlockLayout:
         PyTorch, *CUDA semantics*, asynchronous execution.
         """
         launch, mode = self.system.ext.launch, self.launched
-        figures = (launch.eager, launch.graph) if mode == "graph_parts" else (launch.host(mode),)
+        figures = launch.host(mode), launch.graph if mode == "graph_parts" else 0.0
         return self.table.launching(launch, mode) if any(map(is_nonzero, figures)) else None
 
     @property

@@ -189,6 +189,16 @@ class LayoutChoice(_Members):
         return self.fusion in ("compile", "max")
 
     @property
+    def fuses_router(self) -> bool:
+        """True if the operators of the router are fused."""
+        return self.fuses and self.moe_router_fusion
+
+    @property
+    def fuses_permutation(self) -> bool:
+        """True if the operators that permute rows of experts are fused."""
+        return self.fuses and self.moe_permute_fusion
+
+    @property
     def fuses_loss(self) -> bool:
         """True if the loss is fused, in a layout of the head (:func:`~calculon.cost.embedding_head.plain_layout`)."""
         return self.fuses or self.compile_scope == "blocks_and_loss"

@@ -186,12 +186,20 @@ def test_the_collectives_are_those_of_an_mlp_and_of_the_scores():
 
 
 def test_fusion_leaves_fewer_launches():
-    forward = []
-    for fusion in ("none", "compile"):
-        layers = layers_of(MODEL, fusion=fusion)
-        names = ("TopK", "Permute", "Unpermute")
-        forward.append(sum(layers[f"MlpBlock_{name}"].launches[0] for name in names))
-    assert forward == [14 + 6 + 6, 5 + 3 + 3]
+    """Router and permutation are fused only if other operators are. A bias comes with sigmoid scores."""
+
+    def launched(model=MODEL, **choices):
+        layers = layers_of(model, **choices)
+        return [layers[f"MlpBlock_{name}"].launches[0] for name in ("TopK", "Permute", "Unpermute")]
+
+    router, rows = {"moe_router_fusion": False}, {"moe_permute_fusion": False}
+    apart = replace(MODEL, router_bias=True)
+    assert launched(fusion="compile") == launched(apart, fusion="compile") == [5, 3, 3]
+    assert launched(fusion="compile", **router) == [22, 3, 3]
+    assert launched(fusion="compile", **rows) == [5, 6, 6]
+    assert launched(fusion="none") == launched(fusion="none", **router, **rows) == [22, 6, 6]
+    assert launched(apart, fusion="none") == [34, 6, 6]
+    assert launched(replace(apart, expert_bias=True), fusion="none") == [22, 6, 6]
 
 
 # -- laws -------------------------------------------------------------------------------------------------------------

@@ -1,12 +1,14 @@
 """Laws of kernels: what a machine or a policy makes worse is never faster; neutral settings change no bit."""
 
 import copy
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pytest
 
 import calculon
+from calculon.hardware.kernels.kernel import Launch
 from tests.draws import draws
 from tests.helpers import document
 from tests.properties.table import above, corrected, difference, excess, holds
@@ -242,6 +244,15 @@ def test_a_host_that_waits_for_each_kernel_adds_its_time_to_theirs():
     again = _host_bound("eager", 1e-3, launch_mode="blocking", activation_recompute="full")
     assert again["recompute_time"] == pytest.approx(found["fw_time"], rel=1e-9)
     assert again["bw_time"] == pytest.approx(found["bw_time"], rel=1e-9)
+
+
+def test_training_frameworks_may_have_a_host_time_of_their_own():
+    one, two = np.array([1.0, 1.0]), np.array([2.0, 0.0])
+    launch = Launch(kernel=0.0, eager=one, training=two, compile=0.5, graph=0.25)
+    for mode in ("eager", "blocking", "graph_parts"):
+        np.testing.assert_array_equal(launch.host(mode), [2.0, 1.0])
+        assert replace(launch, eager=1.0, training=0.0).host(mode) == 1.0
+    assert (launch.host("compile"), launch.host("graph"), launch.host(None)) == (0.5, 0.25, 0.0)
 
 
 def test_the_mode_follows_from_fusion_unless_it_is_stated():

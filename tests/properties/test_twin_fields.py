@@ -457,6 +457,7 @@ ROUTED = {"num_experts": 8, "experts_per_token": 2, "expert_feedforward": 2048}
 SPREAD = {"expert_par": 4, "data_par": 4, "num_procs": 4, "mesh_order": "tp-dp-pp"}
 BUSY = SPREAD | {"moe_imbalance_percent": 130}
 PADDED = SPREAD | {"moe_capacity_percent": 100, "moe_pad_to_capacity": True}
+UNFUSED = {"rotary_impl": "unfused", "moe_router_fusion": False, "moe_permute_fusion": False}
 INSIDE = {"tensor_par": 2, "expert_tensor_par": 2, "expert_par": 2, "data_par": 2}
 LAUNCHED = (
     {"launch_mode": "eager"},
@@ -470,6 +471,8 @@ WAITING = (
         for dispatcher in ("alltoall", "allgather", "deepep")
         for form in LAUNCHED
     ),
+    BUSY | {"launch_mode": "eager", "fusion": "compile", "recompute_modules": "norm+moe_act"},
+    BUSY | {"launch_mode": "eager", "fusion": "compile"} | UNFUSED,
     BUSY | {"launch_mode": "graph"},
     PADDED | {"launch_mode": "eager"},
     PADDED | {"launch_mode": "graph"},
@@ -480,12 +483,16 @@ WAITING = (
 SHARED = BUSY | {"launch_mode": "eager", "moe_shared_overlap": True, "recompute_modules": "moe"}
 
 
-@pytest.mark.parametrize("changes", [{}, {"shared_feedforward": 512}, {"expert_bias": True}])
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"shared_feedforward": 512, "router_bias": True, "rotary": 1.0}, {"expert_bias": True}],
+)
 @pytest.mark.parametrize("slower", [1, 20])
 def test_the_host_waits_for_the_rows_of_experts(changes, slower):
     """Launches take about as long as the kernels, or longer."""
     seconds = {"eager": 1e-3, "compile": 1e-4, "graph": 2e-5}
     launch = {name: time * slower for name, time in seconds.items()} | {"kernel": 1e-5}
+    launch["training"] = 3e-3 if slower > 1 else 0.0
     system = SYSTEM | {"mem1": SYSTEM["mem1"] | {"GiB": 10**6}, "ext": {"launch": launch}}
     rows = [*WAITING, SHARED] if "shared_feedforward" in changes else WAITING
     model = MODEL | ROUTED | changes | {"activation": "swiglu"}

@@ -334,6 +334,11 @@ def _converted(run: Run, name: str, count: float, widths: tuple[float, float]) -
     return [cast]
 
 
+def _joins(run: Run, asked: bool) -> bool:
+    """Say whether operators run as one kernel: if any do, and if this is `asked` for."""
+    return asked and run.execution.fusion in ("compile", "max")
+
+
 def _order(run: Run, name: str) -> Layer:
     """Copy rows of several ranks into the order of several experts."""
     ex = run.execution
@@ -343,7 +348,7 @@ def _order(run: Run, name: str) -> Layer:
     again = Flags(recompute=run.full_recompute)
     layer = elementwise(run, name, again, count, "", (0, 0), (2, 2), grads=0)
     if some:
-        kernels = 1 if run.execution.fusion in ("compile", "max") else 2
+        kernels = 1 if _joins(run, ex.moe_permute_fusion) else 2
         layer.kernels = kernels, kernels, 0
     return layer
 
@@ -394,9 +399,11 @@ def _choice(run: Run) -> Layer:
         saved=4 * scores + 12 * tokens * model.experts_per_token,
         grads=4 * scores,
     )
-    fused = run.execution.fusion in ("compile", "max")
+    fused = _joins(run, run.execution.moe_router_fusion)
     # scores, choice and counts, and those of the loss that balances loads
-    layer.kernels = (5, 4, 0) if fused else (14, 10, 0)
+    sigmoid = model.router_bias and not model.expert_bias  # whose bias is of the logits
+    alone = (34, 27, 0) if sigmoid else (22, 10, 0)
+    layer.kernels = (5, 4, 0) if fused else alone
     return layer
 
 
@@ -415,7 +422,7 @@ def _copies(run: Run, name: str, tokens: float, count: float, *, widens: bool) -
         outputs=result,
         grads=size * result,
     )
-    kernels = 3 if run.execution.fusion in ("compile", "max") else 6
+    kernels = 3 if _joins(run, run.execution.moe_permute_fusion) else 6
     layer.kernels = kernels, kernels, 0
     return layer
 

@@ -315,6 +315,8 @@ class Execution:
     moe_imbalance_percent: int = 100
     moe_capacity_percent: int = 0
     moe_pad_to_capacity: bool = False
+    moe_router_fusion: bool = True
+    moe_permute_fusion: bool = True
     dispatch_dtype: str = "same"
     combine_dtype: str = "same"
     ep_overlap: str = "none"
@@ -370,7 +372,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "grad_dtype": ("auto", "float32", "bfloat16", "float16"),
     "fusion": ("published", "none", "compile", "max"),
     "compile_scope": ("step", "blocks", "blocks_and_loss"),
-    "rotary_impl": ("real", "complex"),
+    "rotary_impl": ("real", "complex", "unfused"),
     "launch_mode": ("auto", "eager", "compile", "graph", "graph_parts", "blocking"),
     "matmul_dtype": ("same", *MULTIPLIED_BYTES),
     "float8_scaling": ("delayed", "current"),
@@ -446,7 +448,7 @@ EXTENSIONS: Mapping[str, tuple[str, ...]] = {
         "alignment",
         "tiles",
     ),
-    "launch": ("kernel", "eager", "compile", "graph", "step"),
+    "launch": ("kernel", "eager", "training", "compile", "graph", "step"),
     "networks": (
         "kind",
         "step_latency",

@@ -30,6 +30,8 @@ def fused(layers: list[Layer], run: Run) -> list[Layer]:
                 moved = moved[0] + run.element_bytes, moved[1], 1, moved[3]
         if layer.kind == "rotary" and run.execution.rotary_impl == "complex":
             moved = _complex(run)
+        if layer.kind == "rotary" and run.execution.rotary_impl == "unfused":
+            moved = _piece_by_piece(run)
         if layer.kind == "loss" and run.execution.ce_impl != "eager":
             moved = None  # it has one form
         if moved is not None:
@@ -55,6 +57,14 @@ def _complex(run: Run) -> Moved:
     wider = width < 4
     moved = 4 + 4 + ((width + 4) + (4 + width) if wider else 0)
     return moved, moved, 1 + 2 * wider, 1 + 2 * wider
+
+
+def _piece_by_piece(run: Run) -> Moved:
+    """Each operator on its own, for queries and for keys, with those that make factors of a few angles."""
+    width = run.result_bytes
+    ahead = 2 + 1 + 2 + 2 + 3  # times cosine, negated half, joined, times sine, sum
+    back = 2 + 1 + 4 + 3 + 2 + 3
+    return width * ahead, width * back, 11 + 11, 7 + 7
 
 
 def _rewrite(layer: Layer, moved: Moved) -> None:

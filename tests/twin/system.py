@@ -417,8 +417,8 @@ class System:
         mode = launched(launch_mode, fusion)
         if mode == "graph_parts":
             mode = "graph" if captured else "eager"
-        if mode == "blocking":
-            mode = "eager"
+        if mode in ("blocking", "eager"):
+            mode = "training" if self.hosts.get("training") else "eager"
         return self.hosts.get(mode, 0.0)
 
     @property

@@ -18,12 +18,13 @@ _ROUTER_KERNELS = 3, 2, 2
 Source: Megatron-LM, ``moe/moe_utils.py``, ``RouterGatingLinearFunction``.
 """
 
-_CHOICE_KERNELS, _CHOICE_KERNELS_FUSED = (14, 10, 0), (5, 4, 0)
-"""Kernels of the choice of experts.
+_CHOICE_KERNELS, _CHOICE_KERNELS_BIASED, _CHOICE_KERNELS_FUSED = (22, 10, 0), (34, 27, 0), (5, 4, 0)
+"""Kernels of the choice of experts: operator by operator with softmax scores, or with sigmoid scores and a bias; fused.
 
 Fused: scores with choice, scores of the load-balancing loss, row counts, this loss, and its sum for the log; backward
-all but row counts. Otherwise softmax, choice and two scattered results for each of both scores, and six kernels of the
-loss. Source: Megatron-LM, ``moe/router.py``, ``moe/moe_utils.py``, ``--moe-router-fusion``.
+all but row counts. Source: Megatron-LM, ``moe/router.py``, ``moe/moe_utils.py``, ``--moe-router-fusion``. The other
+counts are of PyTorch operators with a result of their own that the router of Megatron-Core 0.14.0 dispatches besides
+its product, with a load-balancing loss (``aux_loss``, ``seq_aux_loss``).
 """
 
 _COPY_KERNELS, _COPY_KERNELS_FUSED = 6, 3
@@ -67,12 +68,14 @@ def router(
 
 
 def chosen_experts(
-    name: str, tokens: Number, experts: int, each: int, *, fused: bool, flags: Flags
+    name: str, tokens: Number, experts: int, each: int, *, biased: bool, fused: bool, flags: Flags
 ) -> Layer:
     """Return the choice of the best experts per token, with probabilities and counts for the load-balancing loss.
 
-    It takes three passes over the scores and ten FLOP per score; it saves the scores, and 12 bytes per row.
+    It takes three passes over the scores and ten FLOP per score; it saves the scores, and 12 bytes per row. A `biased`
+    choice has sigmoid scores (DeepSeek-AI, arXiv 2412.19437, section 2.1.2).
     """
+    alone = _CHOICE_KERNELS_BIASED if biased else _CHOICE_KERNELS
     scores = tokens * experts
     moved = 3 * SCORE_BYTES * scores
     return Layer(
@@ -86,7 +89,7 @@ def chosen_experts(
         activation=SCORE_BYTES * scores + CHOICE_BYTES * tokens * each,
         activation_grad=SCORE_BYTES * scores,
         flags=flags,
-        launches=_CHOICE_KERNELS_FUSED if fused else _CHOICE_KERNELS,
+        launches=_CHOICE_KERNELS_FUSED if fused else alone,
     )
 
 

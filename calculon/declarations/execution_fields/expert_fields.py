@@ -98,6 +98,24 @@ class ExpertFields(PipelineFields):
         why="experts have a capacity",
         adds="true: experts padded to their capacity",
     )
+    moe_router_fusion: bool = declare(
+        "if operators are fused, fuse those of the router, too: scores and choice of experts, scores and loss of load "
+        "balancing (Megatron-LM, --moe-router-fusion); false: one kernel per operator",
+        default=True,
+        scope=LAYOUT,
+        label="router operator by operator",
+        mark="unfused router",
+        adds="false: router operator by operator",
+    )
+    moe_permute_fusion: bool = declare(
+        "if operators are fused, fuse those that permute rows, too (Megatron-LM, --moe-permute-fusion); false: one "
+        "kernel per operator",
+        default=True,
+        scope=LAYOUT,
+        label="permutation operator by operator",
+        mark="unfused permutation",
+        adds="false: permutation operator by operator",
+    )
     dispatch_dtype: str = declare(
         "type of the rows dispatched to experts on other ranks, and of the gradients returned; same: type of product "
         "results",

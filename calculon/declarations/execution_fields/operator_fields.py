@@ -213,16 +213,16 @@ class OperatorFields(PublishedFields):
         adds="blocks or blocks_and_loss in addition to whole compiled steps",
     )
     rotary_impl: str = declare(
-        "rotary embeddings as real products, or as complex products with 4 bytes per part, which compilers do not "
-        "fuse",
-        choices=("real", "complex"),
+        "rotary embeddings as real products; as complex products with 4 bytes per part, which compilers do not fuse; "
+        "or unfused: as real products operator by operator, even if other operators are fused",
+        choices=("real", "complex", "unfused"),
         default="real",
         scope=LAYOUT,
         label="{} rotary embeddings",
         mark="{} rotary",
         needs={"fusion": ("none", "compile", "max")},
         why="kernels are not the published ones",
-        adds="complex in addition to real rotary embeddings",
+        adds="complex and unfused in addition to real rotary embeddings",
     )
     launch_mode: str = declare(
         "kernel launches: eager, operator by operator; compile; graph, of a whole iteration; graph_parts, graphs of "

@@ -289,6 +289,13 @@ class Launch:
         at_least=0,
         default=0.0,
     )
+    training: float = declare(
+        "host time per kernel if a training framework runs operators one by one, if it differs from eager, which "
+        "serving uses; 0: as eager",
+        unit="s",
+        at_least=0,
+        default=0.0,
+    )
     compile: float = declare(
         "host time per kernel of a compiled program", unit="s", at_least=0, default=0.0
     )
@@ -306,13 +313,16 @@ class Launch:
     )
 
     def host(self, mode: str | None) -> float:
-        """Return the host time per kernel in one of :data:`LAUNCH_MODES`; 0 for None: the device never waits for it.
+        """Return the host time per kernel of a training framework in one of :data:`LAUNCH_MODES`.
 
-        With graphs of parts, it is the time of a kernel outside of them.
+        It is 0 for None: the device never waits for the host. With graphs of parts, it is the time of a kernel outside
+        of them.
         """
         if mode is None:
             return 0.0
         mode = {"blocking": "eager", "graph_parts": "eager"}.get(mode, mode)
+        if mode == "eager" and is_nonzero(self.training):
+            return cast("float", np.where(self.training, self.training, self.eager))
         return cast("float", getattr(self, mode))
 
     def host_times(self, mode: str | None, layers: Sequence[ShapedLayer]) -> Array:

@@ -50,11 +50,11 @@ _MODEL = """
     init_method* output_layer_init_method embedding_init_* layernorm_epsilon apply_query_key_layer_scaling
     attention_softmax_in_fp32 rotary_base rope_* rotary_scaling_factor rotary_interleaved yarn_* mscale* beta_*
     seq_len_* original_max_position_embeddings scale_* moe_aux_loss_coeff moe_z_loss_coeff moe_router_*
-    moe_input_jitter_eps moe_token_drop* moe_grouped_gemm log_* moe_permute_fusion moe_*_num_sms
+    moe_input_jitter_eps moe_token_drop* moe_grouped_gemm log_* moe_*_num_sms
     moe_per_layer_logging mtp_loss_scaling_factor perform_initialization init_model_with_meta_device
     use_cpu_initialization seed pipeline_dtype params_dtype autocast_* enable_autocast bf16 fp16 timers
     cuda_graph_* deterministic_mode batch_p2p_* bias_*_fusion masked_softmax_fusion persist_layer_norm
-    memory_efficient_layer_norm apply_rope_fusion fused_* load_weights hf_model_id transformer_layer_spec*
+    memory_efficient_layer_norm fused_* load_weights hf_model_id transformer_layer_spec*
     parallel_output test_mode fp8_margin fp8_interval fp8_amax_* fp8_wgrad fp8_recipe fp4_recipe tp_comm_*
     overlap_p2p_comm restore_modelopt_state quant_* inference_* config_logger_dir softmax_* qk_clip* mup_*
     use_mup should_pad_vocab calculate_per_token_loss cross_entropy_fusion_impl barrier_* num_moe_experts_*
@@ -82,9 +82,9 @@ IGNORED = f"""
 """Settings of Megatron-Bridge without effect on the time and memory of a step."""
 
 ON_BY_DEFAULT = """
-    model.bias_*_fusion model.bias_dropout_add_fusion model.masked_softmax_fusion model.apply_rope_fusion
+    model.bias_*_fusion model.bias_dropout_add_fusion model.masked_softmax_fusion
     model.persist_layer_norm model.fp8_wgrad *.pin_cpu_* mixed_precision.fp8_wgrad
-    ddp.gradient_reduce_div_fusion model.tp_comm_bulk_* model.tp_comm_split_* model.moe_permute_fusion
+    ddp.gradient_reduce_div_fusion model.tp_comm_bulk_* model.tp_comm_split_*
     model.gradient_accumulation_fusion model.cpu_offloading_activations optimizer.store_param_remainders
 """
 """Patterns of switches that are on by default."""

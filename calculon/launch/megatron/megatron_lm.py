@@ -17,7 +17,7 @@ from calculon.launch.megatron.megatron_parts import CONTEXT, EXPERTS, GROUPED, L
 from calculon.launch.megatron.megatron_replicas import RECOMPUTE, REPLICAS
 from calculon.launch.megatron.megatron_requirements import CONNECTIONS, broken
 from calculon.launch.megatron.megatron_words import ALIASES, NO_EFFECT, NOT_MODELLED
-from calculon.launch.rows import number, row
+from calculon.launch.rows import number, row, switch
 from calculon.launch.texts.shell_flags import PROGRAM, flag_name, parse_script, switched
 from calculon.launch.texts.shell_quotes import word_of
 
@@ -266,6 +266,7 @@ ROWS = (
         _graphs,
         _write_graphs,
     ),
+    switch("--no-rope-fusion", "rotary_impl", "unfused", "real"),
     number("--make-vocab-size-divisible-by", "vocab_pad_multiple", 128),
     number("--seq-length", "seq_length", 0, "--encoder-seq-length"),
     MODEL,

@@ -211,6 +211,8 @@ BRIDGE: Mapping[str, Alias] = {
     "--overlap-moe-expert-parallel-comm": _fields(
         "comm_overlap.overlap_moe_expert_parallel_comm", "model.overlap_moe_expert_parallel_comm"
     ),
+    "--no-rope-fusion": _said(opposite("model.apply_rope_fusion")),
+    "--moe-permute-fusion": _on("model.moe_permute_fusion"),
     "--group-query-attention": _said(GROUPED),
     "--squared-relu": _said(Name("model.activation_func", _is_squared, lambda _: "squared_relu")),
     "--disable-bias-linear": _said(opposite("model.add_bias_linear")),

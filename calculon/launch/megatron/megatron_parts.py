@@ -140,15 +140,39 @@ def _dispatcher(reading: Reading) -> Fields:
     return {"moe_dispatcher": found}
 
 
+def _writes_experts(writing: Writing) -> bool:
+    """Return whether the model has experts; without a model, a dispatcher or expert parallelism implies them."""
+    spread = writing["moe_dispatcher"] != "alltoall" or writing["expert_par"] > 1
+    return writing.model.has_experts if writing.model else spread
+
+
 def _write_dispatcher(writing: Writing) -> Fields:
-    kind = writing["moe_dispatcher"]
-    spread = kind != "alltoall" or writing["expert_par"] > 1
-    # Without a model, a dispatcher or expert parallelism implies experts.
-    experts = writing.model.has_experts if writing.model else spread
+    kind, experts = writing["moe_dispatcher"], _writes_experts(writing)
     found: Fields = {GROUPED: True} if experts else {}
     if kind in _FLEXIBLE:
         return found | {_DISPATCHER: "flex", _BACKEND: kind}
+    spread = kind != "alltoall" or writing["expert_par"] > 1
     return found | ({_DISPATCHER: kind} if experts or spread else {})
+
+
+_FUSIONS = {
+    "--moe-router-fusion": "moe_router_fusion",
+    "--moe-permute-fusion": "moe_permute_fusion",
+}
+"""Flags that fuse operators of MoE layers, and their fields. Off by default in Megatron-LM."""
+
+
+def _fusions(reading: Reading) -> Fields:
+    """Read the fusions of MoE layers; without experts, the fields have their default."""
+    fused = {name: reading.switch(flag) for flag, name in _FUSIONS.items()}
+    spread = reading.execution["expert_par"] > 1 or reading.setting(_DISPATCHER) is not None
+    experts = spread or reading.count("--num-experts") or reading.switch(GROUPED)
+    return fused if experts else dict.fromkeys(fused, True)
+
+
+def _write_fusions(writing: Writing) -> Fields:
+    experts = _writes_experts(writing)
+    return {flag: True for flag, name in _FUSIONS.items() if experts and writing[name]}
 
 
 def _capacity(reading: Reading) -> Fields:
@@ -212,6 +236,7 @@ EXPERTS = (
         _capacity,
         _write_capacity,
     ),
+    row("moe_router_fusion moe_permute_fusion", " ".join(_FUSIONS), _fusions, _write_fusions),
     row(
         "ep_overlap delay_wgrad moe_shared_overlap",
         "--overlap-moe-expert-parallel-comm --delay-wgrad-compute --moe-shared-expert-overlap",

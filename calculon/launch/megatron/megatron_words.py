@@ -67,19 +67,19 @@ NO_EFFECT = """
     --moe-use-legacy-grouped-gemm --moe-aux-loss-free* --moe-router-force-biased --moe-upcycling*
     --norm-topk-prob --moe-loss-coeff --moe-eval-capacity-factor --moe-min-capacity --create-moe-param-group
     --valid-num-workers --max-epochs --no-load-balancing* --moe-router-aux-loss* --qk-clip*
-    --attention-dropout-*
+    --attention-dropout-* --apply-rope-fusion
 """
 """Flags without effect on the time and memory of a step, or without effect on any estimated quantity."""
 
 NOT_MODELLED = {
     "operators that are modeled as fused": (
         "--no-bias-gelu-fusion --no-bias-swiglu-fusion --no-bias-dropout-fusion --bias-*-fusion "
-        "--no-rope-fusion --apply-rope-fusion --mla-down-proj-fusion --no-masked-softmax-fusion "
+        "--mla-down-proj-fusion --no-masked-softmax-fusion "
         "--masked-softmax-fusion --gradient-reduce-div-fusion --no-gradient-reduce-div-fusion"
     ),
     "a different kernel of the same operator": (
         "--no-persist-layer-norm --use-fused-* --use-turbo-* --use-te-* --te-* "
-        "--use-transformer-engine* --moe-permute-fusion --moe-router-fusion "
+        "--use-transformer-engine* "
         "--use-torch-optimizer-for-cpu-offload"
     ),
     "memory of norms": "--memory-efficient-layer-norm",

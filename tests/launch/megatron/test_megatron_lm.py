@@ -158,6 +158,12 @@ def test_flags_mean_fields():
         ("--fp4-format e2m1; export NVTE_NVFP4_DISABLE_RHT=1", "fp8_recipe", "nvfp4_plain"),
         ("--num-experts 8", "moe_dispatcher", "allgather"),
         ("--num-experts 8 --moe-token-dispatcher-type flex", "moe_dispatcher", "deepep"),
+        ("--num-experts 8", "moe_router_fusion", False),
+        ("--num-experts 8 --moe-router-fusion", "moe_router_fusion", True),
+        ("--num-experts 8 --moe-router-fusion", "moe_permute_fusion", False),
+        ("--expert-model-parallel-size 2 --moe-permute-fusion", "moe_permute_fusion", True),
+        ("--num-layers 8", "moe_router_fusion", True),  # no experts: the default
+        ("--no-rope-fusion", "rotary_impl", "unfused"),
         ("--moe-expert-capacity-factor 1.25", "moe_capacity_percent", 125),
         ("--recompute-activations", "activation_recompute", "attn_only"),
         ("--recompute-granularity selective", "activation_recompute", "attn_only"),
@@ -244,7 +250,6 @@ def test_what_is_not_modeled_is_told():
         ("--cuda-graph-impl local --cuda-graph-scope attn", "--cuda-graph-scope"),
         ("--optimizer hybridadam", "--optimizer"),
         ("--fp8-format e4m3 --fp8-recipe custom", "--fp8-recipe"),
-        ("--no-rope-fusion", "--no-rope-fusion"),
         ("--num-experts 8", "--moe-grouped-gemm"),  # one expert after another
     ]
     for flags, lost in rows:
