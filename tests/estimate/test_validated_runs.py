@@ -16,6 +16,7 @@ from calculon.declarations.statistics import LEVEL
 from calculon.documents.validation_tables import RUNS, runs_file
 from calculon.estimate import interval, nearest_runs, run_table, validated_runs
 from calculon.estimate.evaluate import evaluate
+from calculon.estimate.exceeded_runs import exceeded_runs
 from calculon.estimate.interval import COLLECTIVES, PRODUCTS, kernel_sides
 from calculon.estimate.nearest_runs import fitted
 from calculon.estimate.run_table import FILE, Runs, about, kind, runs
@@ -54,7 +55,7 @@ def pretend(monkeypatch, change):
 
 def like(**changes):
     """Return a run of a dense model in 16 bits with some changes."""
-    return dataclasses.replace(runs()[0], type="bfloat16", experts=0, **changes)
+    return dataclasses.replace(runs()[0], **{"type": "bfloat16", "experts": 0} | changes)
 
 
 def facts_of(estimate):
@@ -460,28 +461,61 @@ def test_what_lies_outside_is_said(change, sentences):
     assert "no validated run on mine" in outside(0, False, False)
 
 
-@pytest.mark.parametrize("experts", [0, 8])
-def test_a_utilization_above_all_measured_ones_of_its_class_is_remarked(experts):
-    facts = facts_of(asked()) | {"experts": experts}
-    here, none = runs().where("family", "NVIDIA Hopper"), np.zeros(len(runs()), bool)
-    alike = here & (runs().kinds == kind("bfloat16"))
-    alike &= (runs().numbers("experts") > 0) == bool(experts)
-    best = runs().numbers("mfu_causal")[alike].max()
-    assert nearest_runs.remark(runs(), facts, here, none, best) == ""
-    words = "with experts on" if experts else "on"
-    for own, related, on in ((here, none, words), (none, here, f"{words} its relative")):
-        text = nearest_runs.remark(runs(), facts, own, related, best + 0.02)
-        above = f"{100 * (best + 0.02) / best - 100:.0f} % above the best validated run {on} H"
-        assert text.startswith(f"MFU {100 * (best + 0.02):.0f} % causal, {above}")
-        assert f": {100 * best:.0f} % (" in text
-    assert nearest_runs.remark(runs(), facts, none, none, 0.99) == ""
+def exceeded(some, mfu, here=(), related=(), **facts):
+    """Return the kinds of runs that a prediction exceeds, with the numbers of their labels and the excess."""
+    machine = calculon.inputs.system(CASE[2])
+    facts = {"type": "bfloat16", "experts": 0, "hidden": 1, "parameters": 1e9, "family": ""} | facts
+    masks = (np.isin(np.arange(len(some)), numbers) for numbers in (here, related))
+    found = exceeded_runs(Runs.of(some), machine, facts, *masks, mfu)
+    for one in found:
+        assert one.excess == pytest.approx(mfu / one.comparable_mfu - 1)
+    return [(one.of, int(one.label), one.relative) for one in found]
 
 
-@for_each(("mfu", "told"), [(0.604, ""), (0.606, "MFU 61 %")])
-def test_a_utilization_is_above_another_in_whole_percent(mfu, told):
-    some, here = Runs.of([like(mfu_causal=0.6)]), np.ones(1, bool)
-    text = nearest_runs.remark(some, {"type": "float16", "experts": 0}, here, here, mfu)
-    assert text[:8] == told
+def fast(*figures, **changes):
+    """Return runs with some utilizations of a model with 1 billion parameters, numbered in their labels."""
+    own = {"hidden": 1, "parameters": 10**9} | changes
+    return [like(mfu_causal=mfu, label=str(i), **own) for i, mfu in enumerate(figures)]
+
+
+def test_a_prediction_exceeds_the_fastest_run_of_its_model_and_of_its_class():
+    other = dataclasses.replace(fast(0.5)[0], hidden=2, label="2")
+    some, here = [*fast(0.3, 0.4), other], [0, 1, 2]
+    assert exceeded(some, 0.4, here) == []
+    assert exceeded(some, 0.41, here) == [("model", 1, False)]
+    assert exceeded(some, 0.51, here) == [("model", 1, False), ("class", 2, False)]
+    for change in ({"hidden": 3}, {"parameters": 1.02e9}):
+        assert exceeded(some, 0.51, here, **change) == [("class", 2, False)]
+    assert exceeded(some, 0.51, here, experts=8) == exceeded(some, 0.99) == []
+
+
+def test_runs_of_the_processor_and_width_are_compared_first_then_other_widths_then_relatives():
+    """The fourth of the runs is on another processor of the generation."""
+    changes = ({}, {"type": "float8"}, {}, {"family": "f"})
+    runs_of = zip(fast(0.2, 0.2, 0.2, 0.2), changes, strict=True)
+    some = [dataclasses.replace(run, **change) for run, change in runs_of]
+
+    def compared(here=(), related=()):
+        return exceeded(some, 0.9, here, related, family="f")[0][1:]
+
+    assert compared([0, 1], [2]) == (0, False)
+    assert compared([1], [2]) == (1, False)
+    assert compared([], [2]) == (2, True)
+    assert compared() == (3, True)
+
+
+@for_each(("own", "theirs", "factor"), [("bfloat16", "float8", 2), ("float8", "bfloat16", 1)])
+def test_narrower_runs_are_compared_by_rate_and_wider_ones_by_utilization(own, theirs, factor):
+    some = fast(0.2, type=theirs)
+    assert exceeded(some, 0.2 * factor + 0.004, [0], type=own) == []
+    assert exceeded(some, 0.2 * factor + 0.006, [0], type=own)
+
+
+@for_each(
+    ("mfu", "best", "said"), [(0.604, 0.6, 0), (0.606, 0.6, 1), (0.0604, 0.06, 0), (0.061, 0.06, 1)]
+)
+def test_a_prediction_exceeds_a_run_if_their_displayed_utilizations_differ(mfu, best, said):
+    assert len(exceeded(fast(best), mfu, [0])) == 2 * said
 
 
 # -- cost -------------------------------------------------------------------------------------------------------------
