@@ -91,13 +91,13 @@ def above_text(above: Sequence[Mapping[str, Any]], *, short: bool = False) -> st
     >>> run = {"processor": "H100", "type": "float8", "study": "a", "label": "b", "relative": False, "of": "class"}
     >>> run |= {"experts": 128, "mfu": 0.55, "measured_mfu": 0.41, "comparable_mfu": 0.41, "excess": 0.341}
     >>> above_text([run])
-    'MFU 55 % causal, 34 % above the best validated run with experts on H100 in float8: 41 % (a, b)'
+    'MFU 55 % causal, 34 % above the best published run with experts on H100 in float8: 41 % (a, b)'
     >>> above_text([run], short=True)
     '34 % above the best MoE run on H100: MFU 41 %'
     """
     # The fastest run of a class may be of the same model: name it once.
     runs = {(run["study"], run["label"]): run for run in above}.values()
-    adjective = "" if short else "validated "
+    adjective = "" if short else "published "
     words = []
     for run in runs:
         kind = f"{adjective}run"

@@ -1,14 +1,26 @@
-"""Fastest measured runs that a prediction exceeds."""
+"""Fastest measured runs that a prediction exceeds.
 
+Runs of ``validation/runs.csv`` are compared, and published rates of ``validation/fastest.csv``, whose sources may leave
+open too much for a prediction.
+"""
+
+import csv
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array
-from calculon.estimate.run_table import Runs, kind
+from calculon.declarations import catalog
+from calculon.declarations.machine_provenance import short_name
+from calculon.estimate.nearest_runs import relatives, same_processor
+from calculon.estimate.run_table import Runs, kind, runs
 from calculon.hardware.system import System
+
+FASTEST = "validation/fastest.csv"
+"""File of published rates, relative to the root of the catalog."""
 
 MODEL, CLASS = "model", "class"
 """Runs to compare with: of the same model, or of all models of its class (dense or MoE)."""
@@ -51,8 +63,26 @@ class ExceededRun:
     excess: float
 
 
+@cache
+def published() -> Runs:
+    """Return the runs to compare with: only the columns that the comparison uses."""
+    columns = {name: tuple(runs().columns[name]) for name in _COLUMNS}
+    try:
+        with (catalog.root() / FASTEST).open(encoding="utf-8", newline="") as file:
+            rows = [*csv.DictReader(file)]
+    except FileNotFoundError:
+        rows = []
+    return Runs({name: (*column, *(row[name] for row in rows)) for name, column in columns.items()})
+
+
+_COLUMNS = (
+    *("study", "label", "system", "accelerator", "family", "type", "peak", "bandwidth"),
+    *("num_procs", "parameters", "hidden", "experts", "mfu_causal"),
+)
+
+
 def exceeded_runs(
-    some: Runs, system: System, facts: Mapping[str, Any], here: Array, related: Array, mfu: float
+    some: Runs, system: System, facts: Mapping[str, Any], mfu: float
 ) -> tuple[ExceededRun, ...]:
     """Return the fastest comparable run of the same model, and of its class, if the prediction exceeds them.
 
@@ -61,23 +91,22 @@ def exceeded_runs(
     arithmetic is compared by MFU, as if a higher peak helped in full; narrower arithmetic is compared by rate.
 
     Args:
-        some: The runs.
+        some: The runs (:func:`published`).
         system: System of the prediction.
         facts: Result of :func:`~calculon.estimate.run_table.about` for its execution.
-        here: Mask of the runs on its processor.
-        related: Mask of the runs on the relative of its processor.
         mfu: Predicted MFU, with causal attention.
     """
+    here, related = same_processor(some, system), relatives(some, system)
     alike = (some.numbers("experts") > 0) == (facts["experts"] > 0)
     same = alike & (some.numbers("experts") == facts["experts"])
     same &= some.numbers("hidden") == facts["hidden"]
     same &= np.abs(np.log(some.numbers("parameters") / facts["parameters"])) < _SAME_SIZE
     narrow = some.kinds == kind(facts["type"])
     rates = some.numbers("mfu_causal") * _peaks(some, system, facts["type"])
-    places = (here & narrow, here, related & narrow)
-    places += (some.where("family", facts["family"]) & narrow,) if facts["family"] else ()
+    generation = some.where("family", facts["family"]) & bool(facts["family"])
+    places = (here & narrow, here, related & narrow, generation & narrow)
     return tuple(
-        _exceeded(some, of, rates, number, not here[number], mfu)
+        _exceeded(some, of, rates, number, mfu, relative=not here[number])
         for of, rows in ((MODEL, same), (CLASS, alike))
         for number in _fastest(rates, [rows & place for place in places])
         if visible(mfu) > visible(float(rates[number]))
@@ -110,20 +139,21 @@ def _fastest(rates: Array, groups: Sequence[Array]) -> Iterator[int]:
 
 
 def _exceeded(
-    some: Runs, of: str, rates: Array, number: int, relative: bool, mfu: float
+    some: Runs, of: str, rates: Array, number: int, mfu: float, *, relative: bool
 ) -> ExceededRun:
-    run, comparable = some[number], float(rates[number])
+    run = {name: some.columns[name][number] for name in _COLUMNS}
+    comparable = float(rates[number])
     return ExceededRun(
         of=of,
-        study=run.study,
-        label=run.label,
-        processor=run.processor,
-        type=run.type,
+        study=run["study"],
+        label=run["label"],
+        processor=short_name(run["system"]),
+        type=run["type"],
         relative=relative,
-        num_procs=run.num_procs,
-        experts=run.experts,
+        num_procs=int(run["num_procs"]),
+        experts=int(run["experts"]),
         mfu=mfu,
-        measured_mfu=run.mfu_causal,
+        measured_mfu=float(run["mfu_causal"]),
         comparable_mfu=comparable,
         excess=mfu / comparable - 1,
     )

@@ -24,7 +24,7 @@ from calculon.declarations.named_values import (
 )
 from calculon.declarations.statistics import LEVEL, TIER1
 from calculon.editions import find_edition
-from calculon.estimate.exceeded_runs import ExceededRun, exceeded_runs
+from calculon.estimate.exceeded_runs import ExceededRun, exceeded_runs, published
 from calculon.estimate.interval import Sides, assumed_sides, kernel_sides
 from calculon.estimate.memory_error import MeasuredMemory, measured_memory
 from calculon.estimate.memory_limit import errors_of
@@ -259,7 +259,7 @@ def belief(
         high=float(high[0]) * time,
         nearest=nearest(some, distance(some, facts)),
         outside=tuple(outside(some, facts, execution, here)),
-        above=exceeded_runs(some, system, facts, here, related, float(stats[AT_PEAK])),
+        above=exceeded_runs(published(), system, facts, float(stats[AT_PEAK])),
         fitted=tuple(fitted(some, facts, execution)),
         memory=None if memory is None else measured_memory(memory, float(stats[TIER1]), usable),
         basis=_basis(some, system, facts, here, related) + _outside(float(low[0]), float(high[0])),

@@ -139,8 +139,8 @@ def test_a_remark_is_there_where_a_result_beats_every_published_run():
     model, other = {**run, "of": "model"}, {**run, "of": "class", "label": "c", "relative": True}
     start, end = "MFU 60 % causal, 50 % above the best", "H100 in float8: 40 % of this peak (a"
     own, every = (
-        f"validated run on {end}, b)",
-        f"validated run with experts on its relative {end}, c)",
+        f"published run on {end}, b)",
+        f"published run with experts on its relative {end}, c)",
     )
     both = f"{start} {own.replace(' on', ' of this model on')}; 50 % above the best {every}"
     for above, outside, told in (

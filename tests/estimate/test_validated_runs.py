@@ -16,7 +16,7 @@ from calculon.declarations.statistics import LEVEL
 from calculon.documents.validation_tables import RUNS, runs_file
 from calculon.estimate import interval, nearest_runs, run_table, validated_runs
 from calculon.estimate.evaluate import evaluate
-from calculon.estimate.exceeded_runs import exceeded_runs
+from calculon.estimate.exceeded_runs import FASTEST, exceeded_runs
 from calculon.estimate.interval import COLLECTIVES, PRODUCTS, kernel_sides
 from calculon.estimate.nearest_runs import fitted
 from calculon.estimate.run_table import FILE, Runs, about, kind, runs
@@ -25,6 +25,7 @@ from calculon.plan.columns import DEFAULTS
 from calculon.plan.plan import Plan
 from calculon.render.text_tables import Table
 from calculon.validate.run_rows import csv_rows
+from scripts.fastest_runs import fastest_file, rows
 from tests.cases import for_each
 from tests.draws import some
 from tests.helpers import ROOT, document
@@ -461,61 +462,70 @@ def test_what_lies_outside_is_said(change, sentences):
     assert "no validated run on mine" in outside(0, False, False)
 
 
-def exceeded(some, mfu, here=(), related=(), **facts):
-    """Return the kinds of runs that a prediction exceeds, with the numbers of their labels and the excess."""
+def exceeded(some, mfu, **facts):
+    """Return the kinds of runs that a prediction on H100 exceeds, the numbers in their labels, and if on a relative."""
     machine = calculon.inputs.system(CASE[2])
     facts = {"type": "bfloat16", "experts": 0, "hidden": 1, "parameters": 1e9, "family": ""} | facts
-    masks = (np.isin(np.arange(len(some)), numbers) for numbers in (here, related))
-    found = exceeded_runs(Runs.of(some), machine, facts, *masks, mfu)
+    found = exceeded_runs(Runs.of(some), machine, facts, mfu)
     for one in found:
         assert one.excess == pytest.approx(mfu / one.comparable_mfu - 1)
     return [(one.of, int(one.label), one.relative) for one in found]
 
 
 def fast(*figures, **changes):
-    """Return runs with some utilizations of a model with 1 billion parameters, numbered in their labels."""
-    own = {"hidden": 1, "parameters": 10**9} | changes
+    """Return runs of a model with 1 billion parameters on H100 with some utilizations, numbered in their labels."""
+    machine = calculon.inputs.system(CASE[2])
+    own = {"accelerator": machine.provenance.processor, "bandwidth": machine.mem1.bandwidth}
+    own |= {"peak": run_table.peak(machine), "hidden": 1, "parameters": 10**9, "family": ""}
+    own |= changes
     return [like(mfu_causal=mfu, label=str(i), **own) for i, mfu in enumerate(figures)]
 
 
 def test_a_prediction_exceeds_the_fastest_run_of_its_model_and_of_its_class():
     other = dataclasses.replace(fast(0.5)[0], hidden=2, label="2")
-    some, here = [*fast(0.3, 0.4), other], [0, 1, 2]
-    assert exceeded(some, 0.4, here) == []
-    assert exceeded(some, 0.41, here) == [("model", 1, False)]
-    assert exceeded(some, 0.51, here) == [("model", 1, False), ("class", 2, False)]
+    some = [*fast(0.3, 0.4), other]
+    assert exceeded(some, 0.4) == []
+    assert exceeded(some, 0.41) == [("model", 1, False)]
+    assert exceeded(some, 0.51) == [("model", 1, False), ("class", 2, False)]
     for change in ({"hidden": 3}, {"parameters": 1.02e9}):
-        assert exceeded(some, 0.51, here, **change) == [("class", 2, False)]
-    assert exceeded(some, 0.51, here, experts=8) == exceeded(some, 0.99) == []
+        assert exceeded(some, 0.51, **change) == [("class", 2, False)]
+    assert exceeded(some, 0.51, experts=8) == []
 
 
-def test_runs_of_the_processor_and_width_are_compared_first_then_other_widths_then_relatives():
-    """The fourth of the runs is on another processor of the generation."""
-    changes = ({}, {"type": "float8"}, {}, {"family": "f"})
-    runs_of = zip(fast(0.2, 0.2, 0.2, 0.2), changes, strict=True)
+def test_runs_of_the_processor_and_width_are_compared_first_then_other_widths_then_its_generation():
+    """Runs are labeled by their number: of the same width, of another one, and on another processor."""
+    changes = ({}, {"type": "float8"}, {"accelerator": "other", "family": "f"})
+    runs_of = zip(fast(0.2, 0.2, 0.2), changes, strict=True)
     some = [dataclasses.replace(run, **change) for run, change in runs_of]
-
-    def compared(here=(), related=()):
-        return exceeded(some, 0.9, here, related, family="f")[0][1:]
-
-    assert compared([0, 1], [2]) == (0, False)
-    assert compared([1], [2]) == (1, False)
-    assert compared([], [2]) == (2, True)
-    assert compared() == (3, True)
+    for first in range(3):
+        assert exceeded(some[first:], 0.9, family="f")[0] == ("model", first, first == 2)
+    assert exceeded(some[2:], 0.9, family="g") == exceeded(some[2:], 0.9) == []
 
 
 @for_each(("own", "theirs", "factor"), [("bfloat16", "float8", 2), ("float8", "bfloat16", 1)])
 def test_narrower_runs_are_compared_by_rate_and_wider_ones_by_utilization(own, theirs, factor):
     some = fast(0.2, type=theirs)
-    assert exceeded(some, 0.2 * factor + 0.004, [0], type=own) == []
-    assert exceeded(some, 0.2 * factor + 0.006, [0], type=own)
+    assert exceeded(some, 0.2 * factor + 0.004, type=own) == []
+    assert exceeded(some, 0.2 * factor + 0.006, type=own)
 
 
 @for_each(
-    ("mfu", "best", "said"), [(0.604, 0.6, 0), (0.606, 0.6, 1), (0.0604, 0.06, 0), (0.061, 0.06, 1)]
+    ("mfu", "best", "said"),
+    [(0.604, 0.6, 0), (0.606, 0.6, 1), (0.0604, 0.06, 0), (0.061, 0.06, 1)],
 )
 def test_a_prediction_exceeds_a_run_if_their_displayed_utilizations_differ(mfu, best, said):
-    assert len(exceeded(fast(best), mfu, [0])) == 2 * said
+    assert len(exceeded(fast(best), mfu)) == 2 * said
+
+
+def test_facts_of_published_rates_are_those_of_the_catalog():
+    assert (ROOT / FASTEST).read_text(encoding="utf-8") == fastest_file()
+
+
+def test_pages_of_plans_that_are_much_faster_than_published_runs_say_so():
+    """The stored plans were searched by ``scripts/render --plans``."""
+    for row in rows():
+        published, best = float(row["tokens_per_second_per_proc"]), float(row["best"])
+        assert best < 1.25 * published or row["said"], row["model"]
 
 
 # -- cost -------------------------------------------------------------------------------------------------------------
