@@ -225,7 +225,6 @@ def stage_memory(batch: Batch) -> Memory:
             schedule.pipeline_par,
             schedule.microbatches,
             schedule.interleaving,
-            int(schedule.choice.pairs_passes),
         )
 
     def with_vocabulary(vocabulary: VocabularyMemory | None) -> Memory:
