@@ -1,5 +1,6 @@
-"""Pictures of ``scripts/pictures``: one of each kind, drawn by the commands in the documentation."""
+"""Redraw the pictures in ``examples/pictures``, one of each kind, with the commands in the documentation."""
 
+import argparse
 import json
 import os
 import sys
@@ -31,7 +32,7 @@ COMMANDS = (
     "sensitivity llama-3.1-70b 1024 h100 --replan -o tornado.png",
     "calibrate h100_80g_sxm --kernels -o fitted.json --plot kernels.png",
 )
-"""The pictures; files beside them, that they are drawn from or made with, are thrown away."""
+"""The pictures. Files that they are drawn from are deleted afterwards."""
 
 SEARCHES = (
     "loe llama3-70B 512 512 bfloat16 h100_80g_sxm best.json --preset megatron-lm --quiet",
@@ -66,7 +67,7 @@ def draw() -> int:
 
 
 PAGE = {"preset": "megatron-lm", "mine": "tensor_par=8 pipeline_par=8 microbatch_size=1"}
-"""The plan that the picture of the page shows beside the best one."""
+"""The plan that the picture of the page compares with the best one."""
 
 SIZE = {"width": 1280, "height": 1330}
 """Pixels of that picture."""
@@ -97,5 +98,12 @@ def photograph() -> int:
     return 0
 
 
+def read_arguments() -> argparse.Namespace:
+    """Read the arguments of the command line."""
+    parser = argparse.ArgumentParser(prog="scripts/pictures", description=__doc__)
+    parser.add_argument("--page", action="store_true", help="redraw only the web page")
+    return parser.parse_args()
+
+
 if __name__ == "__main__":
-    sys.exit(photograph() if sys.argv[1:] == ["--page"] else draw() or photograph())
+    sys.exit(photograph() if read_arguments().page else draw() or photograph())

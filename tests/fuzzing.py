@@ -29,7 +29,7 @@ from calculon.cli.main import main
 from calculon.declarations.files import json_text
 from calculon.validate import error_summary as summary
 from calculon.validate.user_rows import compare_rows
-from tests.declarations.configurations import DEEPSEEK_V3, QWEN3_30B, llama
+from tests.declarations.configurations import HUB, llama
 from tests.helpers import LLAMA_X64_P4, ROOT, document
 from tests.hostile import FILES
 from tests.store import cache
@@ -240,7 +240,7 @@ STUDY = {
     "quantities": {"dollars": 2.5, "total": "dollars * num_procs"},
     "summary": {"columns": "model", "rows": ["mem1.GBps"], "best": {"rate": "sample_rate"}},
 }
-CONFIGURATIONS = (llama(), DEEPSEEK_V3, QWEN3_30B)
+CONFIGURATIONS = (llama(), HUB["deepseek-v3"], HUB["qwen3-30B"])
 SMALLER = {"hidden": 1024, "feedforward": 4096, "seq_size": 1024, "num_blocks": 8, "vocab": 32000}
 FEW_EXPERTS = {"num_experts": 16, "experts_per_token": 4, "expert_feedforward": 512}
 MIXTURES = (

@@ -577,7 +577,7 @@ def measured_collectives(draw: st.DrawFn) -> Document:
     """Operations of a network as they are stated where they were measured."""
     latency, shares = st.floats(1e-7, 1e-3), st.floats(0.05, 1.9)
     found = {}
-    names = st.sampled_from(("all_reduce", "reduce_scatter", "all_gather", "p2p"))
+    names = st.sampled_from(("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "p2p"))
     for name in draw(st.sets(names, min_size=1)):
         ranks = sorted(draw(st.sets(st.sampled_from((2, 3, 4, 8, 16, 64)), min_size=1)))
         rates = [[n, draw(shares), draw(st.one_of(st.just(0), latency))] for n in ranks]
@@ -635,6 +635,7 @@ def extensions(draw: st.DrawFn, system: Document) -> Document:
         },
     )
     seconds = st.one_of(st.just(0), st.floats(1e-7, 1e-3))
+    uplink = st.fixed_dictionaries({"processors": odd(40), "bandwidth": st.floats(0.1, 500)})
     link = st.fixed_dictionaries(
         {},
         optional={
@@ -644,6 +645,8 @@ def extensions(draw: st.DrawFn, system: Document) -> Document:
             "in_network_reduction": st.booleans(),
             "operations": measured_collectives(),
             "processor_usage": zero_or(0.001, 0.49),
+            "synchronous": st.booleans(),
+            "uplink": uplink,
         },
     )
     more = draw(st.sampled_from((("tfloat32",), *2 * (("tfloat32", "float4"),))))
@@ -684,10 +687,20 @@ def extensions(draw: st.DrawFn, system: Document) -> Document:
         portions = {"fragmentation": zero_or(0.001, 0.1), "host_share": zero_or(0.01, 1)}
         use |= {"withheld_GiB": zero_or(0.01, 2), **portions}
         ext["memory"] = draw(st.fixed_dictionaries({}, optional=use))
-    if draw(st.booleans()):
-        host = {"GBps": st.floats(1, 1000), "efficiency": st.floats(0.1, 1), "processors": odd(16)}
-        ext["host"] = draw(st.fixed_dictionaries(host))
-    return ext
+    return ext | draw(host_and_library(len(system["networks"])))
+
+
+def host_and_library(networks: int) -> st.SearchStrategy[Document]:
+    """A host of a node and a library of experts, or one of them, or neither."""
+    host = {"GBps": st.floats(1, 1000), "efficiency": st.floats(0.1, 1), "processors": odd(16)}
+    shared = {"network": st.sampled_from(range(networks))}
+    library = {f"{link}_efficiency": st.floats(0.1, 1) for link in ("nvlink", "nic")}
+    library |= {"num_sms": st.integers(0, 60), "multiprocessors": st.integers(61, 150)}
+    both = {
+        "host": st.fixed_dictionaries(host, optional=shared),
+        "ep_library": st.fixed_dictionaries(library),
+    }
+    return st.fixed_dictionaries({}, optional=both)
 
 
 def _more(random: Random, row: Document, model: Document, system: Document) -> Document:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from calculon import inputs
@@ -33,9 +33,10 @@ from calculon.plan.mesh import DEGREES
 from calculon.plan.plan import Plan
 from calculon.search.best_first import Seen
 from calculon.search.conditions import Condition
+from calculon.search.cost_cache import CostCache
 from calculon.search.driver import run
 from calculon.search.override_checks import COMMAND_LINE
-from calculon.search.ranking import Best, BestOfEach, Ranking
+from calculon.search.ranking import Best, BestOfEach, Ranking, Together
 from calculon.search.request import make_space
 from calculon.search.search_result import SearchResult
 from calculon.search.space import Space
@@ -377,21 +378,22 @@ class Answer(WithMfu[float | None]):
 def answer(
     question: Question, plans: Callable[[Question, int], SearchResult] | None = None
 ) -> Answer:
-    """Answer a question; `plans` defaults to a search on each number of processors (:func:`plans_on`)."""
-    first, of_count = question.num_procs[0], plans or plans_on
-    results = {
-        count: of_count(question, count) for count in dict.fromkeys((first, *question.counts))
-    }
+    """Answer a question; `plans` defaults to a search on each number of processors.
+
+    The default is :func:`plans_on` for the first number, and :func:`best_on` for the others.
+    """
+    first, cache = question.num_procs[0], CostCache()
+    # The smallest count needs nearly all blocks of the others.
+    results = {}
+    for count in sorted({first, *question.counts}):
+        find = plans_on if count == first else best_on
+        results[count] = (plans or partial(find, cache=cache))(question, count)
     found = results[first]
     best = found[0].execution if len(found) else None
     return Answer(
         question=question,
         found=found,
-        fastest=(
-            fastest_plan(question, found.space, candidates(_first(found))[0])
-            if len(found)
-            else None
-        ),
+        fastest=_riskier(found),
         counts=tuple(_best_on(results[count]) for count in question.counts),
         mine=baseline_plan(question),
         unfit=(
@@ -418,19 +420,33 @@ def space_of(question: Question, num_procs: int) -> Space:
     )
 
 
-def plans_on(question: Question, num_procs: int, seen: Seen | None = None) -> SearchResult:
-    """Find the best plan of each split and number of chunks; `seen` receives the number of newly visited executions."""
+def plans_on(
+    question: Question, num_procs: int, seen: Seen | None = None, cache: CostCache | None = None
+) -> SearchResult:
+    """Find the best plan of each split and number of chunks.
+
+    Args:
+        seen: Receives the number of newly visited executions.
+        cache: Known costs of the model on the system; updated in place.
+    """
     space = space_of(question, num_procs)
     # Executions are numbered with splits and chunks as the leading digits: dividing a number by
     # this stride identifies both.
-    stride = space.strides["pipeline_interleaving"]
-    return _within_risk(question, space, lambda where: BestOfEach(BEST, stride, where), seen)
+    stride, of_all = space.strides["pipeline_interleaving"], Best(BEST, 1)
+
+    def ranking(where: Condition | None) -> Ranking:
+        each = BestOfEach(BEST, stride, where)
+        return each if where is None else Together(each, of_all)
+
+    found = _within_risk(question, space, ranking, seen, cache)
+    _, best = of_all.ranked()
+    return replace(found, riskier=int(best[0])) if len(best) and len(found) else found
 
 
-def best_on(question: Question, num_procs: int) -> SearchResult:
-    """Find the single best plan."""
+def best_on(question: Question, num_procs: int, *, cache: CostCache | None = None) -> SearchResult:
+    """Find the single best plan; `cache` as in :func:`plans_on`."""
     space = space_of(question, num_procs)
-    return _within_risk(question, space, lambda where: Best(BEST, 1, where))
+    return _within_risk(question, space, lambda where: Best(BEST, 1, where), cache=cache)
 
 
 def _within_risk(
@@ -438,12 +454,13 @@ def _within_risk(
     space: Space,
     ranking: Callable[[Condition | None], Ranking],
     seen: Seen | None = None,
+    cache: CostCache | None = None,
 ) -> SearchResult:
     """Search plans within the accepted risk (:func:`~calculon.search.within_risk.search_within_risk`)."""
 
     def search(where: str | None) -> SearchResult:
         condition = None if where is None else Condition.parse(where)
-        return run(space, ranking(condition), seen=seen)
+        return run(space, ranking(condition), seen=seen, cache=cache)
 
     return search_within_risk(search, question.risk)
 
@@ -471,17 +488,12 @@ def narrower_plan(question: Question, best: Execution) -> Candidate | None:
     return None
 
 
-def fastest_plan(question: Question, space: Space, best: Candidate) -> Candidate | None:
-    """Return the fastest plan of a space regardless of memory risk; None if the best plan is as fast.
-
-    Args:
-        question, space: The question, and its search space.
-        best: Best plan with an acceptable risk.
-    """
-    if question.risk >= 1:
+def _riskier(found: SearchResult) -> Candidate | None:
+    """Return the fastest plan regardless of memory risk; None if the best plan is as fast."""
+    fastest = found.best_of_all
+    if fastest is None or fastest.stats[BEST.statistic.name] == BEST.value(found.scores[0][0]):
         return None
-    fastest, name = candidates(run(space, Best(BEST, 1)))[0], BEST.statistic.name
-    return None if fastest.stats[name] == best.stats[name] else fastest
+    return candidate_of(fastest)
 
 
 def _first(result: SearchResult) -> SearchResult:

@@ -158,6 +158,17 @@ def apply(function: Callable[..., Array], records: Sequence[R]) -> R:
     return cast("R", cls(**values))
 
 
+def arrays_of(record: object) -> Iterator[Array]:
+    """Yield the arrays of a record, including nested records."""
+    cls: Any = type(record)
+    for name, nested in _members(cls):
+        value = getattr(record, name)
+        if nested:
+            yield from arrays_of(value)
+        else:
+            yield value
+
+
 def record_of(cls: type[R], source: object) -> R:
     """Build a record from the attributes of an object with the same names, including nested records."""
     kind: Any = cls

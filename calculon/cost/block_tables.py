@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -28,7 +27,7 @@ from calculon.cost.optimizer_step import OptimizerCost, optimizer_cost, paramete
 from calculon.cost.prediction_modules import step_with_modules, with_modules
 from calculon.declarations.axes import FURTHER_DEGREES
 from calculon.declarations.model import Model
-from calculon.declarations.scope_choices import BlockChoice, LayoutChoice, StepChoice
+from calculon.declarations.scope_choices import BlockChoice, StepChoice
 from calculon.editions.edition import Edition
 from calculon.hardware.figures import of_rows
 from calculon.hardware.system import System
@@ -39,16 +38,6 @@ from calculon.plan.schedule import shard_count
 
 BLOCK_ROWS = 4_096
 """Most blocks of a layer table, whose arrays of layers times blocks then take some tens of MB."""
-
-
-C = TypeVar("C", BlockCost, OptimizerCost)
-
-
-class OfKinds(NamedTuple, Generic[C]):
-    """A cost (of a block, or of its optimizer step) of the mean block of a model, and of each of its kinds of block."""
-
-    mean: C
-    kinds: tuple[C, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +74,8 @@ def block_tables(model: Model, system: System, plan: Plan, edition: Edition) -> 
     and further degrees, the padding of the vocabulary and the shards. If the machines are a column, rows share nothing.
     """
     embedding_head = EmbeddingHeadTables(model, system, edition) if model.vocab else None
-    blocks: list[OfKinds[BlockCost]] = []
+    blocks: list[tuple[BlockCost, ...]] = []
+    ends: dict[tuple[BlockChoice, bytes], list[EmbeddingHeadCost]] = {}
     block_row, count = np.zeros(len(plan), np.int64), 0
     for block, rows in grouped(plan, BlockChoice):
         alike = [getattr(plan, name)[rows] for name in SIZE_FIELDS]
@@ -93,11 +83,15 @@ def block_tables(model: Model, system: System, plan: Plan, edition: Edition) -> 
         machines, sizes = of_rows(system, rows[first]), sizes[:, : len(alike)]
         blocks += block_costs(model, machines, [block], sizes, edition)
         if embedding_head is not None:
-            embedding_head.add_cost(block, sizes, machines)
+            own = system.variants or model.mtp_layers
+            key = block if own else plain_choice(block, machines), sizes.tobytes()
+            if key not in ends:  # choices that differ only within blocks share their ends
+                ends[key] = embedding_head.costs([block], sizes, machines)
+            embedding_head.add(ends[key])
         block_row[rows] = count + size_of
         count += len(sizes)
     shards = shard_count(plan.optimizer_sharding, plan.dp_shard, data_ranks(plan))
-    steps: list[OfKinds[OptimizerCost]] = []
+    steps: list[tuple[OptimizerCost, ...]] = []
     step_row, count = np.zeros(len(plan), np.int64), 0
     for step, rows in grouped(plan, StepChoice):
         further = (getattr(plan, name) for name in FURTHER_DEGREES)
@@ -130,32 +124,26 @@ def _machines(system: System, rows: Array) -> list[Array]:
 
 def joined_kinds(
     model: Model,
-    blocks: Sequence[OfKinds[BlockCost]],
-    steps: Sequence[OfKinds[OptimizerCost]],
+    blocks: Sequence[tuple[BlockCost, ...]],
+    steps: Sequence[tuple[OptimizerCost, ...]],
 ) -> tuple[tuple[BlockCost, OptimizerCost], BlockKinds | None]:
-    """Concatenate the rows of tables: of the mean block and its step, and of each kind if there are several."""
-    of_model = concatenate([one.mean for one in blocks]), concatenate([one.mean for one in steps])
+    """Concatenate costs by kind of block; return the means over kinds, and the kinds if there are several."""
     counts = tuple(kind.count for kind in kinds_of_block(model))
-    if len(counts) == 1:
-        return of_model, None
-    places = range(len(counts))
-    return of_model, BlockKinds(
-        tuple(concatenate([one.kinds[place] for one in blocks]) for place in places),
-        tuple(concatenate([one.kinds[place] for one in steps]) for place in places),
-        counts,
-    )
+    of_blocks = tuple(concatenate(tables) for tables in zip(*blocks, strict=True))
+    of_steps = tuple(concatenate(tables) for tables in zip(*steps, strict=True))
+    mean = mixed_block(of_blocks, counts), mixed_step(of_steps, counts)
+    return mean, BlockKinds(of_blocks, of_steps, counts) if len(counts) > 1 else None
 
 
 def block_costs(
     model: Model, system: System, choices: Sequence[BlockChoice], sizes: Array, edition: Edition
-) -> list[OfKinds[BlockCost]]:
-    """Return the costs of blocks by choice; all choices have one layout and share its layer tables.
+) -> list[tuple[BlockCost, ...]]:
+    """Return the costs of blocks by choice and kind; all choices have one layout and share its layer tables.
 
     Args:
         sizes: The numbers of :data:`SIZE_FIELDS`, with shape (blocks, fields).
     """
     kinds = kinds_of_block(model)
-    counts = [kind.count for kind in kinds]
     costs: list[list[list[BlockCost]]] = [[[] for _ in kinds] for _ in choices]
     for start in range(0, len(sizes), BLOCK_ROWS):
         part = Sizes.of(sizes[start : start + BLOCK_ROWS])
@@ -175,8 +163,7 @@ def block_costs(
                     stored = replace(choice, activation_recompute="none", recompute_modules="none")
                     cost = partly_recomputed(cost, block_cost(layout, stored), part)
                 of_kind.append(two_halves(cost) if halves else cost)
-    every = [[concatenate(of_kind) for of_kind in of_choice] for of_choice in costs]
-    return [OfKinds(mixed_block(of_kinds, counts), tuple(of_kinds)) for of_kinds in every]
+    return [tuple(map(concatenate, of_choice)) for of_choice in costs]
 
 
 def layer_parameters(
@@ -208,20 +195,9 @@ def step_cost(
     weights: Sequence[Parameters],
     shards: Array,
     edition: Edition,
-) -> OfKinds[OptimizerCost]:
-    """Return the cost of optimizer steps from the weights of :func:`layer_parameters`; `shards` has shape (rows,)."""
-    costs = [optimizer_cost(of_kind, shards, system, choice, edition) for of_kind in weights]
-    mean = mixed_step(costs, [kind.count for kind in kinds_of_block(model)])
-    return OfKinds(mean, tuple(costs))
-
-
-class _OfSizes(NamedTuple):
-    """Cache for the choices with the same rows of sizes: embedding and head, and the layers of MTP modules."""
-
-    sizes: Array
-    of: Sizes
-    ends: dict[BlockChoice, EmbeddingHeadCost]
-    modules: dict[LayoutChoice, BlockLayout]
+) -> tuple[OptimizerCost, ...]:
+    """Return the cost of optimizer steps by kind, from :func:`layer_parameters`; `shards` has shape (rows,)."""
+    return tuple(optimizer_cost(of_kind, shards, system, choice, edition) for of_kind in weights)
 
 
 class EmbeddingHeadTables:
@@ -232,38 +208,40 @@ class EmbeddingHeadTables:
         self._costs: list[EmbeddingHeadCost] = []
         self._steps: list[EmbeddingHeadStep] = []
         self._modules: list[ModuleWeights] = []
-        self._known: _OfSizes | None = None
 
-    def add_cost(self, choice: BlockChoice, sizes: Array, machines: System | None = None) -> None:
-        """Append the cost of embedding and head of a choice, for rows of sizes as in :func:`block_costs`.
-
-        Choices with the same `sizes` object share cached costs; choices of one layout must follow each other.
+    def costs(
+        self, choices: Sequence[BlockChoice], sizes: Array, machines: System | None = None
+    ) -> list[EmbeddingHeadCost]:
+        """Return the cost of embedding and head of each choice, for rows of sizes as in :func:`block_costs`.
 
         Args:
+            choices: Choices of one layout.
             machines: The machines of these rows, if the machines are a column.
         """
-        model, edition = self._model, self._edition
+        model, edition, rows = self._model, self._edition, Sizes.of(sizes)
         system = self._system if machines is None else machines
-        if self._known is None or self._known.sizes is not sizes:
-            self._known = _OfSizes(sizes, Sizes.of(sizes), {}, {})
-        known, plain = self._known, plain_choice(choice, system)
-        if plain not in known.ends:
-            known.ends[plain] = embedding_head_cost(model, system, plain, known.of, edition)
+        plain = [plain_choice(choice, system) for choice in choices]
+        ends = {
+            one: embedding_head_cost(model, system, one, rows, edition)
+            for one in dict.fromkeys(plain)
+        }
         module = prediction_module(model)
         if module is None:
-            self._costs.append(known.ends[plain])
-            return
-        if choice.layout not in known.modules:
-            known.modules.clear()
-            args = choice.layout, known.of, edition, module.layers
-            known.modules[choice.layout] = BlockLayout(model, system, *args)
-        layout = known.modules[choice.layout]
-        self._costs.append(with_modules(known.ends[plain], module, choice, layout))
+            return [ends[one] for one in plain]
+        layout = BlockLayout(model, system, choices[0].layout, rows, edition, module.layers)
+        return [
+            with_modules(ends[one], module, choice, layout)
+            for one, choice in zip(plain, choices, strict=True)
+        ]
+
+    def add(self, costs: Sequence[EmbeddingHeadCost]) -> None:
+        """Append rows of costs."""
+        self._costs += costs
 
     def add_steps(
         self, choice: StepChoice, sizes: Array, shards: Array, machines: System | None = None
     ) -> None:
-        """Append the weights and steps of embedding and head; `machines` as in :meth:`add_cost`."""
+        """Append the weights and steps of embedding and head; `machines` as in :meth:`costs`."""
         system = self._system if machines is None else machines
         args = (self._model, system, choice, Sizes.of(sizes), shards, self._edition)
         step = embedding_head_step(*args)

@@ -249,6 +249,8 @@ def backward_pass(
         head=np.zeros(1) if embedding_head is None else embedding_head.head_backward,
         base=times.backward_base,
         edge=edge,
+        forward_waits_less=offloading.forward_base - offloading.forward_edge,
+        waits_less=offloading.backward_base - offloading.backward_edge,
         p2p=sent.backward,
         memory=block.agrad.mem_time + block.wgrad.mem_time + block.re.mem_time,
         tensor_base=tensor[0],

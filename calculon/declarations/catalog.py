@@ -132,7 +132,9 @@ def find(kind: str, source: str) -> str:
         word = f"system: {inside.names[0]}; " if len(inside.names) == 1 else ""
         hint = f"{word}state the number of processors separately"
     else:
-        hint = meant.hint or nearest(stem, list(known)) or _near_file(source) or listing
+        # Similar models and systems are compared word by word: one letter more or less is another processor.
+        near = "" if kind in ("model", "system") else nearest(stem, list(known))
+        hint = meant.hint or near or _near_file(source) or listing
     wanted = f"{_a(kind)} file (.json, .yaml, also .gz) or a name of the catalog"
     raise SpecError(source, Problem("", wanted, found, hint))
 

@@ -3,14 +3,14 @@
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 from calculon.base.errors import Problem, SpecError, nearest, printable
 from calculon.declarations.decode import SpecWarning, decode
 from calculon.declarations.families import FAMILIES, INEXPRESSIBLE, OTHERS
 from calculon.declarations.families.configuration import Configuration, Key
-from calculon.declarations.families.family import REGULAR, Family, one_in
-from calculon.declarations.families.latent import INDEXED
+from calculon.declarations.families.family import Family
+from calculon.declarations.families.rules import full_every
 from calculon.declarations.fields import shown
 from calculon.declarations.model import Model
 from calculon.declarations.quantized_weights import KEY, Quantized, quantized_weights
@@ -21,7 +21,13 @@ USUAL_LENGTH = 8192
 _OTHER_HEADS = ("Classification", "QuestionAnswering", "RewardModel")
 """Parts of architecture names with a head other than a language-model head."""
 
-_FULL, _SLIDING, _CHUNKED = "full_attention", "sliding_attention", "chunked_attention"
+_TEXTS = ("text_config", "llm_config", "language_config", "thinker_config")
+"""Keys of the text model of a multimodal configuration."""
+
+_TOWERS = ("vision_config", "audio_config")
+"""Keys of other parts of a multimodal configuration, which are left out."""
+
+_INHERITED = ("tie_word_embeddings",)
 
 
 def from_huggingface(
@@ -73,7 +79,8 @@ def source_of(raw: object) -> str:
     config = Configuration(raw if isinstance(raw, dict) else {}, "")
     of = config.get("_name_or_path")
     known = f" of {of}" if isinstance(of, str) and of else ""
-    part = ", the text model only" if config.get("text_config") else ""
+    towers = any(config.get(tower) for tower in _TOWERS)
+    part = ", the text model only" if towers or _text_key(config) else ""
     return f"Hugging Face config.json{known}, model_type {config.get('model_type')}{part}"
 
 
@@ -87,18 +94,32 @@ def about_of(raw: object) -> dict[str, Any]:
     """Return ``about`` of the model: the source, and deployment fields with the types of its released weights."""
     types = released_types(raw)
     found: dict[str, Any] = {"source": source_of(raw)}
-    if isinstance(raw, Mapping) and raw.get(INDEXED):
-        found["note"] = WITHOUT_INDEXER
+    notes = []
+    if isinstance(raw, Mapping) and (key := _text_key(Configuration(raw, ""))):
+        notes.append(f"the text model only, as described by {key}")
+    if any(part.get("index_topk") for part in _parts_of(raw)):
+        notes.append(WITHOUT_INDEXER)
+    if notes:
+        found["note"] = "; ".join(notes)
     return found | ({"deployment": dict(types.fields)} if types and types.fields else {})
 
 
 def released_types(raw: object) -> Quantized | None:
     """Return the low-precision weight types of a configuration, which belong to a deployment; None without any."""
+    return next((one for part in _parts_of(raw) if (one := quantized_weights(part.get(KEY)))), None)
+
+
+def _parts_of(raw: object) -> list[Mapping[str, Any]]:
+    """Return a configuration, and its text model if it is multimodal."""
     if not isinstance(raw, Mapping):
-        return None
-    inside = raw.get("text_config")
-    parts = (raw, inside if isinstance(inside, Mapping) else {})
-    return next((one for part in parts if (one := quantized_weights(part.get(KEY)))), None)
+        return []
+    inside = raw.get(_text_key(Configuration(raw, "")))
+    return [raw, inside] if isinstance(inside, Mapping) else [raw]
+
+
+def _text_key(config: Configuration) -> str:
+    """Return the key of the text model of a multimodal configuration; empty if there is none."""
+    return next((key for key in _TEXTS if isinstance(config.get(key), Mapping)), "")
 
 
 def _open(raw: object, file: str) -> tuple[Configuration, Family]:
@@ -107,28 +128,36 @@ def _open(raw: object, file: str) -> tuple[Configuration, Family]:
         raise SpecError(file, Problem("", "an object with named fields", shown(raw)))
     config = Configuration(raw, file)
     kind = config.get("model_type")
-    wanted = "one of " + ", ".join(FAMILIES)
     if kind is None:
         hint = "it is a model already" if "num_blocks" in raw else "is this a config.json?"
-        config.refuse("model_type", wanted, "nothing (the key is missing)", hint)
-    if not isinstance(kind, str) or kind not in FAMILIES:
-        why = OTHERS.get(str(kind))
-        hint = f"it has {why}, which a model file cannot express" if why else ""
-        if isinstance(config.get("text_config"), Mapping):
-            hint = hint or "its text_config describes the text model: save it as a separate file"
-        config.refuse("model_type", wanted, shown(kind), hint or nearest(str(kind), [*FAMILIES]))
-    family = FAMILIES[kind]
-    if not family.inside:
-        return config, family
-    if problems := [*_features(config, family)]:
-        raise SpecError(file, problems)
-    return config.inside(family.inside), family
+        config.refuse("model_type", "the name of a family", "nothing (the key is missing)", hint)
+    while (key := _text_key(config)) and kind not in OTHERS:
+        if problems := [*_features(config, Family(fields={}))]:
+            raise SpecError(file, problems)
+        inside = config.inside(key)
+        # Embeddings of the text model are tied by the outer configuration if the inner one does not state it.
+        inherited = {name: config.raw[name] for name in _INHERITED if name in config.raw}
+        config = Configuration({**inherited, **inside.raw}, file, inside.path)
+        kind = config.get("model_type") or kind
+    family = FAMILIES.get(kind.removesuffix("_text")) if isinstance(kind, str) else None
+    if family is None:
+        _refuse_family(config, kind)
+    return config, family
+
+
+def _refuse_family(config: Configuration, kind: object) -> NoReturn:
+    """Raise SpecError for a family that is unknown, or has a feature that no model can express."""
+    name = str(kind).removesuffix("_text")
+    if name in OTHERS:
+        config.refuse("model_type", f"a model without {OTHERS[name]}", shown(kind))
+    wanted = f"one of {len(FAMILIES)} families (models/README.md)"
+    config.refuse("model_type", wanted, shown(kind), nearest(name, [*FAMILIES]))
 
 
 def _fields(config: Configuration, family: Family, stated: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of the model; fields in `stated` are not read from the configuration."""
     problems = [*_features(config, family), *_other_values(config, family)]
-    sources = family.fields | stated
+    sources = {**family.fields, **stated}
     fields: dict[str, Any] = {}
     for field, source in sources.items():
         if isinstance(source, Key):
@@ -141,8 +170,10 @@ def _fields(config: Configuration, family: Family, stated: dict[str, Any]) -> di
             fields[field] = source
     if problems:
         raise SpecError(config.file, list({p.field: p for p in reversed(problems)}.values())[::-1])
-    # Rules read other fields, so they run after all fields with a key of their own.
-    fields |= {f: source(config, fields) for f, source in sources.items() if callable(source)}
+    # Rules read other fields, so they run after all fields with a key of their own, in the order of the table.
+    for name, source in sources.items():
+        if callable(source):
+            fields[name] = source(config, fields)
     for key, field in family.equal.items():
         if config.get(key) not in (None, fields[field]):
             config.refuse(key, f"{fields[field]}, as {field}", shown(config.get(key)))
@@ -151,11 +182,10 @@ def _fields(config: Configuration, family: Family, stated: dict[str, Any]) -> di
 
 def _features(config: Configuration, family: Family) -> Iterator[Problem]:
     """Yield features of a configuration that no model can express, or that its family is not known to have."""
-    read = {source.name for source in family.fields.values() if isinstance(source, Key)}
-    for key, feature in INEXPRESSIBLE.items():
+    for key, (feature, field) in INEXPRESSIBLE.items():
         if key == KEY and quantized_weights(config.get(key)) is not None:
             continue  # the type of served weights: reported as fields of a deployment
-        if config.get(key) and key not in {*read, *family.reads}:
+        if config.get(key) and field not in {*family.fields, *family.reads}:
             wanted = f"a model without {feature}"
             yield Problem(config.path + key, wanted, shown(config.get(key)))
     architectures = str(config.get("architectures"))
@@ -189,10 +219,10 @@ def _windows(config: Configuration, family: Family, fields: dict[str, Any]) -> d
     window = 0
     if source is not None:
         window = config.read(source) if isinstance(source, Key) else source(config, fields)
-    if config.get("layer_types") is not None:
-        narrow = _CHUNKED if family.chunked else _SLIDING
-        every = _full_every(config, fields["num_blocks"], (_FULL, narrow) if window else (_FULL,))
-    else:
+    narrow = "chunked_attention" if family.chunked else "sliding_attention"
+    other = (narrow,) if window else ()
+    every = full_every(config, "layer_types", "full_attention", other, fields["num_blocks"])
+    if every is None:
         every = family.full_every(config, fields) if window else 1
     if every == 1:
         return {}
@@ -200,15 +230,3 @@ def _windows(config: Configuration, family: Family, fields: dict[str, Any]) -> d
     every = every if every <= fields["num_blocks"] else 0
     found = {"sliding_window": window, "full_attention_every": every}
     return found | {"chunked_window": True} if family.chunked else found
-
-
-def _full_every(config: Configuration, blocks: int, allowed: tuple[str, ...]) -> int:
-    """Return n if one in n blocks of ``layer_types`` has full attention; 0 for none."""
-    types = config.get("layer_types")
-    if not isinstance(types, list) or len(types) != blocks or any(t not in allowed for t in types):
-        wanted = f"{' or '.join(allowed)} for each of {blocks} blocks"
-        config.refuse("layer_types", wanted, shown(types))
-    every = one_in([one == _FULL for one in types])
-    if every is None:
-        config.refuse("layer_types", REGULAR, shown(types))
-    return every

@@ -59,8 +59,8 @@ RANGES = {
     "parameters": "{:.3g} billion parameters",
     "seq_size": "sequences of {:,.0f} tokens",
     "tensor_par": "tensor-parallel degree {:,.0f}",
-    "pipeline_par": "{:,.0f} pipeline stages",
-    "microbatch_size": "microbatches of {:,.0f} sequences",
+    "pipeline_par": "pipeline-parallel degree {:,.0f}",
+    "microbatch_size": "microbatch size {:,.0f}",
     "domain": "{:,.0f} processors on the fastest network",
 }
 """Numbers for which pages report that they are outside the range of all runs, in words."""

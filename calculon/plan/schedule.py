@@ -271,7 +271,8 @@ class Schedule:
             layout = StageLayout.folded(columns, self.ranks, model)
             return with_folded_kinds(layout, model) if kinds else layout
         layout = StageLayout.of(columns, self.pipeline_par, self.recompute_all, model)
-        return with_kinds(layout, columns, model) if kinds else layout
+        in_order = self.choice.simulated
+        return with_kinds(layout, columns, model, in_order=in_order) if kinds else layout
 
     @cached_property
     def blocks(self) -> Count:

@@ -69,11 +69,17 @@ def chunks_of_layout(
 
 @lru_cache(maxsize=4096)
 def _distinct_stages(
-    model: Model, stages: tuple[int, ...], interleaving: int, listed: str, last: int
+    model: Model,
+    stages: tuple[int, ...],
+    interleaving: int,
+    listed: str,
+    last: int,
+    in_order: bool,
 ) -> tuple[tuple[float, ...], ...]:
     """Return the distinct stages: blocks, number of such stages, index of the first one, and blocks of each kind.
 
-    The order is: first stage, inner stages by position, last stage. A single stage counts as the last one.
+    The order is: first stage, inner stages by position, last stage. A single stage counts as the last one. If they are
+    `in_order`, only neighboring inner stages are counted together.
     """
     chunks = chunks_of_layout(stages, interleaving, listed, last)
     counts = kinds_of_chunks(model, chunks).sum(axis=2).T
@@ -81,9 +87,11 @@ def _distinct_stages(
     final = rows[-1]
     first = rows[0] if len(rows) > 1 else (final[0], 0.0, *final[2:])
     between: dict[tuple[float, ...], tuple[float, ...]] = {}
+    runs = np.append(0, (np.diff(counts, axis=0) != 0).any(axis=1).cumsum()) * in_order
     for blocks, more, place, *own in rows[1:-1]:
-        _, count, foremost, *_ = between.get(tuple(own), (blocks, 0.0, place))
-        between[tuple(own)] = (blocks, count + more, foremost, *own)
+        key = (runs[int(place)], *own)
+        _, count, foremost, *_ = between.get(key, (blocks, 0.0, place))
+        between[key] = (blocks, count + more, foremost, *own)
     return (first, *between.values(), final)
 
 
@@ -133,8 +141,10 @@ def with_folded_kinds(layout: StageLayout, model: Model) -> StageLayout:
     )
 
 
-def with_kinds(layout: StageLayout, columns: Columns, model: Model) -> StageLayout:
-    """Return a layout whose stages are distinguished by their kinds of block."""
+def with_kinds(
+    layout: StageLayout, columns: Columns, model: Model, *, in_order: bool
+) -> StageLayout:
+    """Return a layout whose stages are distinguished by their kinds of block, `in_order` for a simulation."""
     of_layout = [
         *(layout.blocks[FIRST : SECOND + 2]),
         *(layout.count[FIRST : SECOND + 2]),
@@ -147,7 +157,7 @@ def with_kinds(layout: StageLayout, columns: Columns, model: Model) -> StageLayo
     same = np.broadcast_arrays(*of_layout)
     shape = same[0].shape
     rows, inverse, _ = distinct([values.ravel().astype(np.int64) for values in same])
-    found = [_stages_of(row, model) for row in rows.tolist()]
+    found = [_stages_of(row, model, in_order=in_order) for row in rows.tolist()]
     blocks, count, place, *of_kind = _table(found, inverse, shape)
     return StageLayout(
         blocks=blocks,
@@ -177,7 +187,9 @@ def _padded(stages: tuple[tuple[float, ...], ...], most: int) -> tuple[tuple[flo
     return (*others, *[(blocks, 0.0, *rest)] * (most - len(stages)), last)
 
 
-def _stages_of(row: Sequence[int], model: Model) -> tuple[tuple[float, ...], ...]:
+def _stages_of(
+    row: Sequence[int], model: Model, *, in_order: bool
+) -> tuple[tuple[float, ...], ...]:
     """Return the distinct stages of one layout, given as a row of numbers from :func:`with_kinds`."""
     first, more, fewer, _, count, others, last, degree, interleaving, number, ending = row
     listed = list_of(number)
@@ -186,4 +198,4 @@ def _stages_of(row: Sequence[int], model: Model) -> tuple[tuple[float, ...], ...
     stages = [first] * (degree > 1) + [more] * count + [fewer] * others + [last]
     if listed:
         stages = [0] * degree
-    return _distinct_stages(model, tuple(stages), interleaving, listed, ending)
+    return _distinct_stages(model, tuple(stages), interleaving, listed, ending, in_order)

@@ -12,6 +12,7 @@ from calculon.declarations.axes import PUBLISHED_AXES
 from calculon.declarations.scope_choices import BlockChoice
 from calculon.declarations.statistics import OFFLOADS
 from calculon.plan.columns import Columns
+from calculon.search.cost_cache import CostCache
 from calculon.search.cost_tables import CostTables
 from calculon.search.grid import FEW, GRID_AXES, OF_CELLS, WITHIN, along, enumerated
 from calculon.search.nodes import nodes_of, similar_units
@@ -108,6 +109,7 @@ def search_space(
     mbs_break: bool = False,
     seen: Seen | None = None,
     splits: Splits | None = None,
+    cache: CostCache | None = None,
 ) -> Counts:
     """Count a space exactly, and rank every execution that may be among the best.
 
@@ -122,6 +124,7 @@ def search_space(
         seen: Progress callback, called at least a few times a second, also with 0. The numbers add up to the executions
             counted.
         splits: Counter of executions by split of the processors; updated in place.
+        cache: Known costs of the same model, machine and edition; updated in place.
     """
     counts = Counts()
     report = seen or (lambda _: None)
@@ -132,7 +135,7 @@ def search_space(
         return of_tile
 
     for units, blocks in portions(space):
-        _search_portion(CostTables(space, units, blocks), units, ranking, counted, report)
+        _search_portion(CostTables(space, units, blocks, cache), units, ranking, counted, report)
     return counts
 
 

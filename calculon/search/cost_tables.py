@@ -10,13 +10,12 @@ from calculon.base.units import Array
 from calculon.cost.block_cost import BlockCost
 from calculon.cost.block_tables import (
     EmbeddingHeadTables,
-    OfKinds,
     block_costs,
     joined_kinds,
     layer_parameters,
     step_cost,
 )
-from calculon.cost.embedding_head import EmbeddingHead, plain_choice
+from calculon.cost.embedding_head import EmbeddingHead, EmbeddingHeadCost, plain_choice
 from calculon.cost.mixture import BlockKinds
 from calculon.cost.optimizer_step import OptimizerCost
 from calculon.cost.prediction_modules import module_choice
@@ -24,6 +23,7 @@ from calculon.declarations.axes import FURTHER_SIZES
 from calculon.declarations.scope_choices import BatchChoice, BlockChoice, LayoutChoice, StepChoice
 from calculon.editions import EDITIONS
 from calculon.plan.choices import C, distinct, grouped
+from calculon.search.cost_cache import CostCache
 from calculon.search.space import Space, Unit
 
 SHARED = ("context_par",)
@@ -40,6 +40,7 @@ class CostTables:
         space: The space.
         units: The units.
         block_groups: Block choices, each with its variants; by default the choices of all variants.
+        cache: Known costs of the same model, machine and edition.
 
     Attributes:
         variants: All variants of the space.
@@ -51,7 +52,9 @@ class CostTables:
         space: Space,
         units: Sequence[Unit],
         block_groups: Sequence[tuple[BlockChoice, Array]] | None = None,
+        cache: CostCache | None = None,
     ):
+        self._cache = CostCache() if cache is None else cache
         self.space, self.variants = space, space.variants
         self._blocks = space.block_groups if block_groups is None else block_groups
         self._used = np.zeros(len(self.variants), bool)
@@ -110,7 +113,7 @@ class CostTables:
             if space.model.vocab
             else None
         )
-        blocks: list[OfKinds[BlockCost]] = []
+        blocks: list[tuple[BlockCost, ...]] = []
         layouts: dict[LayoutChoice, list[tuple[BlockChoice, Array]]] = {}
         for choice, numbers in self._blocks:
             layouts.setdefault(choice.layout, []).append((choice, numbers))
@@ -122,48 +125,74 @@ class CostTables:
         for degree in degrees:
             self._block_start[degree] = total
             total += len(self._micro[degree]) * len(self._networks[degree]) * len(self._own)
-        every = np.concatenate(list(rows_of.values()))
+        used: list[tuple[list[BlockChoice], Array]] = []
         rows = 0
-        embedding_head_start: dict[BlockChoice, int] = {}
-        embedding_head_count = 0
-        embedding_head_rows: list[Array] = []
         for layout, members in layouts.items():
             choices = [choice for choice, _ in members]
-            used = [t for t in degrees if t > 1 or not layout.overlapped]
-            if not used:
+            own = [rows_of[t] for t in degrees if t > 1 or not layout.overlapped]
+            if not own:
                 continue
-            sizes = np.concatenate([rows_of[t] for t in used])  # a prefix of `every`
-            blocks += block_costs(space.model, space.system, choices, sizes, self.edition)
-            for choice, numbers in members:
+            sizes = np.concatenate(own)  # a prefix of the rows of all degrees
+            blocks += self._cache.records("blocks", choices, sizes, self._block_costs)
+            used.append((choices, sizes))
+            for _, numbers in members:
                 self._block_base[numbers] = rows
                 rows += len(sizes)
-                if embedding_head is None:
-                    continue
-                # An MTP module contains a transformer block, so its cost depends on the block choice.
-                own = space.model.mtp_layers > 0
-                key, of = plain_choice(choice, space.system), every
-                if own:
-                    key, of = module_choice(choice), sizes
-                if key not in embedding_head_start:
-                    embedding_head_start[key] = embedding_head_count
-                    embedding_head_count += len(of)
-                    embedding_head.add_cost(key, of)
-                embedding_head_rows.append(
-                    embedding_head_start[key] + np.arange(len(sizes), dtype=np.int32)
-                )
+        self._embedding_head_row = np.zeros(0, np.int32)
+        if embedding_head is not None:
+            self._embedding_head_row = self._ends(embedding_head, used)
         steps = self._steps(degrees, embedding_head)
         (self.block, self.optimizer), self._kinds = joined_kinds(space.model, blocks, steps)
         self._embedding_head = (
             embedding_head.embedding_head() if embedding_head is not None else None
         )
-        self._embedding_head_row = np.concatenate([np.zeros(0, np.int32), *embedding_head_rows])
+
+    def _block_costs(
+        self, choices: Sequence[BlockChoice], sizes: Array
+    ) -> list[tuple[BlockCost, ...]]:
+        """Compute the costs of blocks by choice and kind."""
+        return block_costs(self.space.model, self.space.system, choices, sizes, self.edition)
+
+    def _ends(
+        self,
+        embedding_head: EmbeddingHeadTables,
+        layouts: Sequence[tuple[list[BlockChoice], Array]],
+    ) -> Array:
+        """Compute the costs of embedding and head for the choices and sizes of each layout.
+
+        Returns:
+            The row of embedding and head for each row of blocks.
+        """
+
+        def compute(choices: Sequence[BlockChoice], sizes: Array) -> list[tuple[EmbeddingHeadCost]]:
+            return [(cost,) for cost in embedding_head.costs(choices, sizes)]
+
+        model, system = self.space.model, self.space.system
+        every = np.concatenate(list(self._rows_of.values()))
+        start: dict[BlockChoice, int] = {}
+        rows = [np.zeros(0, np.int32)]
+        count = 0
+        for choices, sizes in layouts:
+            # An MTP module contains a transformer block, so its cost depends on the block choice.
+            own = model.mtp_layers > 0
+            keys = [module_choice(c) if own else plain_choice(c, system) for c in choices]
+            of = sizes if own else every
+            new = [key for key in dict.fromkeys(keys) if key not in start]
+            for key, (cost,) in zip(
+                new, self._cache.records("ends", new, of, compute), strict=True
+            ):
+                embedding_head.add([cost])
+                start[key] = count
+                count += len(of)
+            rows += [start[key] + np.arange(len(sizes), dtype=np.int32) for key in keys]
+        return np.concatenate(rows)
 
     def _steps(
         self, degrees: list[int], embedding_head: EmbeddingHeadTables | None
-    ) -> list[OfKinds[OptimizerCost]]:
+    ) -> list[tuple[OptimizerCost, ...]]:
         """Compute the costs of optimizer steps."""
         space, total = self.space, 0
-        steps: list[OfKinds[OptimizerCost]] = []
+        steps: list[tuple[OptimizerCost, ...]] = []
         for degree in degrees:
             self._step_start[degree] = total
             total += len(self._shards) * len(self._own)

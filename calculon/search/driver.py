@@ -19,6 +19,7 @@ from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.search.best_first import Seen, feasible_numbers, search_space
 from calculon.search.conditions import Condition
+from calculon.search.cost_cache import CostCache
 from calculon.search.override_checks import PYTHON, check_left, warn_of_idle_values
 from calculon.search.ranking import Ranking
 from calculon.search.request import (
@@ -134,7 +135,12 @@ def _preferring(
 
 
 def run(
-    space: Space, ranking: Ranking, *, mbs_break: bool = False, seen: Seen | None = None
+    space: Space,
+    ranking: Ranking,
+    *,
+    mbs_break: bool = False,
+    seen: Seen | None = None,
+    cache: CostCache | None = None,
 ) -> SearchResult:
     """Search a space with a fresh ranking; see :func:`~calculon.search.best_first.search_space` for the arguments."""
     begin, splits, tried = perf_counter(), Splits(), 0
@@ -146,7 +152,9 @@ def run(
         if seen is not None:
             seen(count)
 
-    counts = search_space(space, ranking, mbs_break=mbs_break, seen=told, splits=splits)
+    counts = search_space(
+        space, ranking, mbs_break=mbs_break, seen=told, splits=splits, cache=cache
+    )
     seconds = perf_counter() - begin
     scores, numbers = ranking.ranked()
     return SearchResult(space, ranking.objectives, counts, numbers, scores, splits, seconds)

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import reduce
 
 import numpy as np
 
@@ -211,6 +212,40 @@ class ParetoFront(Ranking):
         self.numbers = np.concatenate([self.numbers, numbers])
         self.switches = np.concatenate([self.switches, switches])
         self._take(pareto_front(self.scores, self.numbers, self.switches))
+
+
+class Together(Ranking):
+    """Several rankings by one objective, whose executions are visited together; the first one gives the result."""
+
+    def __init__(self, first: Ranking, *others: Ranking):
+        super().__init__(first.objectives)
+        self._first, self._all = first, (first, *others)
+
+    def upper_bound(self, tile: Tile, nodes: Array | None = None) -> Array | None:
+        """Return an upper bound of the score for each cell, or None if the objective has none."""
+        return self._first.upper_bound(tile, nodes)
+
+    def least(self, numbers: Array) -> Array | float:
+        """Return the scores below which executions enter none of the rankings."""
+        return reduce(np.minimum, (one.least(numbers) for one in self._all))
+
+    def order(self, bounds: Array, numbers: Array) -> Array:
+        """Return the order of the first ranking."""
+        return self._first.order(bounds, numbers)
+
+    def keep(self, scores: Array, numbers: Array, switches: Array | int = 0) -> None:
+        """Add executions to all rankings."""
+        for one in self._all:
+            one.keep(scores, numbers, switches)
+
+    def consider(self, space: Space, rows: Rows) -> None:
+        """Add executions to each ranking whose condition they meet."""
+        for one in self._all:
+            one.consider(space, rows)
+
+    def ranked(self) -> tuple[Array, Array]:
+        """Return the executions of the first ranking."""
+        return self._first.ranked()
 
 
 def _upper_bound(objective: Objective, tile: Tile, nodes: Array | None) -> Array | None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from calculon import inputs
-from tests.declarations.configurations import LLAMA2_7B, llama
+from tests.declarations.configurations import HUB, llama
 
 COUNT = "8,030,261,248 parameters (8.030 G)"
 
@@ -40,7 +40,7 @@ def test_a_model_is_written_and_is_one(run, output_of, config):
 
 
 def test_the_file_names_the_model_that_has_no_name(run, config):
-    out = run("import-model", config(LLAMA2_7B), "-o", "mine.json.gz").out
+    out = run("import-model", config(HUB["llama2-7B"]), "-o", "mine.json.gz").out
     assert out.startswith("mine: 6,738,415,616 parameters")
     assert inputs.model("mine.json.gz") == inputs.model("llama2-7B")
 
@@ -79,6 +79,13 @@ def test_a_long_trained_context_is_told(run, config):
     assert "--seq-size 8192" in out
     assert "--seq-size 8192" in run("import-model", long).err
     assert "Note" not in run("import-model", long, "-o", "mine.json", "--seq-size", "131072").out
+
+
+def test_the_part_of_a_multimodal_configuration_is_said(output_of, config):
+    out = output_of(
+        "import-model", config({"model_type": "vl", "llm_config": llama()}), "-o", "m.json"
+    )
+    assert "Note: the text model only, as described by llm_config" in out
 
 
 def test_a_model_beyond_all_bounds_of_machine_numbers_is_counted(output_of, config):

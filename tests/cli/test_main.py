@@ -20,7 +20,7 @@ from calculon.cli.main import COMMANDS, FIRST, GROUPS, complete_parser
 from calculon.cli.options import EXAMPLES, Parser
 from tests.cli.conftest import ARGUMENTS, started
 from tests.declarations.configurations import llama
-from tests.helpers import ROOT
+from tests.helpers import ROOT, take_signals
 
 NAMES = [command.name for command in COMMANDS]
 COUNTED = ("llm-all-executions", "llm-optimal-execution", "study")
@@ -280,6 +280,7 @@ def test_ctrl_c_amid_imports_of_a_checkout_is_one_line(tmp_path):
         capture_output=True,
         text=True,
         check=False,
+        preexec_fn=take_signals,
     )
     assert (result.returncode, result.stderr) == (
         130,

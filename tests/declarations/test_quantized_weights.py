@@ -5,7 +5,7 @@ import pytest
 from calculon.declarations.huggingface import about_of, from_huggingface, released_types
 from calculon.declarations.quantized_weights import KEY, quantized_weights
 from calculon.serving.records.read_records import read_deployment
-from tests.declarations.configurations import DEEPSEEK_V2, MIXTRAL_8X7B
+from tests.declarations.configurations import HUB
 
 _FP8 = {"num_bits": 8, "type": "float"}
 _INT4 = {"num_bits": 4, "type": "int", "group_size": 128}
@@ -59,7 +59,7 @@ def test_what_is_not_known_is_none():
         assert quantized_weights(raw) is None
 
 
-@pytest.mark.parametrize("config", [MIXTRAL_8X7B, DEEPSEEK_V2])
+@pytest.mark.parametrize("config", [HUB["mixtral-8x7B"], HUB["deepseek-v2"]])
 def test_a_quantized_model_is_the_same_model(config):
     quantized = config | {KEY: {"quant_method": "fp8", "weight_block_size": [128, 128]}}
     plain, narrow = (from_huggingface(one, "config.json") for one in (config, quantized))

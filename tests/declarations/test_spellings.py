@@ -21,6 +21,10 @@ MODELS = {
         *("meta-llama/Llama-3.1-70B-Instruct", "Meta-Llama-3.1-70B", "llama-3.3-70b"),
         *("meta-llama/Llama-3.3-70B-Instruct",),
     ),
+    "deepseek-v3": ("deepseek-ai/DeepSeek-V3.2", "DeepSeek-R1"),
+    "kimi-k2": ("moonshotai/Kimi-K2-Thinking",),
+    "qwen3-30B-a3B": ("Qwen/Qwen3-30B-A3B-Thinking-2507", "Qwen3-Coder-30B-A3B-Instruct"),
+    "llama1-65B": ("huggyllama/llama-65b",),
     "llama3-8B": (
         *("llama-3-8b", "llama3_8b", "llama31_8b", "meta-llama/Llama-3.1-8B"),
         *("unsloth/Meta-Llama-3.1-8B",),
@@ -104,10 +108,16 @@ REFUSED = [
     ("model", "mistral-7b-v0.3", "did you mean 'mistral-7B'?"),  # its vocabulary is larger
     ("model", "lama3-8b", "did you mean 'llama3-8B'?"),
     ("model", "phi-3-mini-128k-instruct", "did you mean 'phi-3-mini'?"),
-    ("model", "lama", "did you mean lamda, llama2-7B, llama3-8B, "),  # both are spelled so
+    (
+        "model",
+        "lama",
+        "did you mean lamda, llama2-7B, llama3-8B, llama1-30B",
+    ),  # both are spelled so
     ("system", "h10", "did you mean h100_80g_sxm, h100_94g_nvl, "),
     ("system", "tpu v5", "did you mean tpu_v5e or tpu_v5p?"),
     ("system", "h1 xx", "catalog"),
+    *(("system", name, "see: calculon catalog") for name in ("vr200", "l20", "p100")),
+    *(("model", name, "see: calculon catalog") for name in ("jamba", "apertus-70b", "mamba-2.8b")),
     ("system", "h100 nvl8", "did you mean 'h100_80g_nvl8'?"),
     ("system", "A100_80E", "did you mean 'a100_80e'?"),
     ("system", "", "catalog"),

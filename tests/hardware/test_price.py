@@ -89,8 +89,10 @@ NO_TDP = {
     "tpu_v5e": "Google has not published it",
     "tpu_v5p": "Google has not published it",
     "tpu_v6e": "Google has not published it",
+    "tpu_v7x": "Google has not published it",
     "trainium2": "AWS has not published it",
     "trainium2_ultra": "AWS has not published it",
+    "trainium3": "AWS has not published it",
 }
 """Systems whose power is not known, and why."""
 

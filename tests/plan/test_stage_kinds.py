@@ -155,3 +155,23 @@ def test_stages_of_whole_groups_have_the_mean_of_the_model():
     mean = [one.fw.time[0] for one in _of_kinds(replace(model, moe_layer_freq=1))]
     assert found.times.fw_time[0] / 16 == pytest.approx(2 * sum(mean), rel=1e-12)
     assert found.fw.time[0] == pytest.approx(sum(mean) / 2, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "wanted"),
+    [
+        ("1f1b", [([2, 0], 1, 0), ([2, 0], 4, 1), ([1, 1], 2, 3), ([2, 0], 1, 7)]),
+        (
+            "zb_h2",
+            [
+                *[([2, 0], 1, 0), ([2, 0], 2, 1), ([1, 1], 1, 3), ([2, 0], 2, 4)],
+                *[([1, 1], 1, 6), ([2, 0], 1, 7)],
+            ],
+        ),
+    ],
+)
+def test_stages_of_a_simulated_schedule_are_in_order(schedule, wanted):
+    """Blocks 6 and 12 have experts, on stages 3 and 6."""
+    model = replace(MODEL, first_k_dense=1, moe_layer_freq=6)
+    found = batch(model, pipeline_par=8, num_procs=32, pp_schedule=schedule)
+    assert layout_of(found) == wanted

@@ -158,8 +158,7 @@ def corrected(count: int = draws(6), forms: int = 2, sizes: int = 20) -> list[Ta
     found = []
     for number, (model, system) in enumerate(collected(extended_pairs(), count)):
         random = Random(f"corrected {SEED} {number}")
-        chosen = [_corrected_row(random, model, system) for _ in range(forms)]
-        found.append(of_forms(random, model, system, chosen, sizes))
+        found.append(of_forms(random, model, system, _corrected_row, forms, sizes))
     return evaluated(found)
 
 
@@ -170,8 +169,7 @@ def of_catalog(count: int = draws(6), forms: int = 3, sizes: int = 30) -> list[T
     for number in range(count):
         random = Random(f"catalog {SEED} {number}")
         system, model = _system(SYSTEMS[number % len(SYSTEMS)]), _model(random)
-        chosen = [_form(random, model, system) for _ in range(forms)]
-        found.append(of_forms(random, model, system, chosen, sizes))
+        found.append(of_forms(random, model, system, _form, forms, sizes))
     return evaluated(found)
 
 
@@ -182,15 +180,26 @@ def with_all_fields() -> list[Table]:
 
 
 def of_forms(
-    random: Random, model: Document, system: Document, forms: list[Document], sizes: int
+    random: Random,
+    model: Document,
+    system: Document,
+    form: Callable[[Random, Document, Document], Document],
+    forms: int,
+    sizes: int,
 ) -> Table:
-    """Return executions of other sizes of each form, which no rule forbids."""
-    rows = list(forms)
+    """Draw forms that no rule forbids, and return executions of them and of other sizes of each."""
     decoded = inputs.model(model), inputs.system(system)
-    for form in forms:
-        sized = [_sized(random, form, model, system) for _ in range(3 * sizes)]
-        faults = check(*decoded, Plan.from_records(sized))
-        rows += [row for row, fault in zip(sized, faults, strict=True) if not fault][: sizes - 1]
+
+    def legal(drawn: list[Document]) -> list[Document]:
+        faults = check(*decoded, Plan.from_records(drawn))
+        return [row for row, fault in zip(drawn, faults, strict=True) if not fault]
+
+    rows: list[Document] = []
+    while len(rows) < forms:
+        rows += legal([form(random, model, system)])
+    for one in rows[:]:
+        sized = [_sized(random, one, model, system) for _ in range(3 * sizes)]
+        rows += legal(sized)[: sizes - 1]
     return Table(model, system, rows)
 
 

@@ -32,6 +32,7 @@ from tests.properties.test_laws import stating
 from tests.properties.test_twin import disagreements
 
 REASONS = test_twin.REASONS | {
+    1: {"edition_fields"},
     23: {
         "linear_comm",
         "tp_impl_comm",
@@ -53,7 +54,7 @@ REASONS = test_twin.REASONS | {
         "experts_tp_impl",
         "experts_matmul_impl",
     },
-    18: {"tokens_split", "pattern_comm"},
+    18: {"tokens_split", "pattern_comm", "cp_sequence"},
     19: {
         "hidden_split",
         "feedforward_split",

@@ -106,10 +106,11 @@ def test_figures_of_systems_of_the_catalog(name, model, executions):
     found = figures_of(system, points=True)
     # of the rates of kernels, those of the type that runs
     paths = [path for path in found if "kernels" not in path or "bfloat16" in path or "any" in path]
-    changes = [
-        {path: other(random, found[path])}
-        for path in random.sample(paths, min(draws(5), len(paths)))
-    ]
+    changes = []
+    for path in random.sample(paths, min(draws(5), len(paths))):
+        with contextlib.suppress(calculon.SpecError):  # a network larger than its torus
+            with_figures(system, change := {path: other(random, found[path])})
+            changes.append(change)
     changes += [{"mem1.GiB": 1.0, "mem1.GBps": 1e4}]
     executions = [COMMON | execution for execution in executions]
     plan = calculon.Plan.from_records([random.choice(executions) for _ in changes])

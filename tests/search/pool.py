@@ -4,13 +4,11 @@ Some spaces are stated, one for each kind of executions that the search has code
 """
 
 import importlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import wraps
 from random import Random
 from typing import Any
-from unittest import mock
 
 import numpy as np
 
@@ -21,8 +19,7 @@ from calculon.declarations.presets import find_preset
 from calculon.editions import EDITIONS
 from calculon.search.best_first import groups, tiles
 from calculon.search.candidates import REPLICATED
-from calculon.search.cost_tables import CostTables
-from calculon.search.space import Space, Unit
+from calculon.search.space import Space
 from calculon.search.tile import Tile
 from tests import strategies
 from tests.draws import FACTOR, SEED, draws
@@ -426,19 +423,3 @@ def searched(space: Space) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     joined = np.concatenate(numbers)
     order = np.argsort(joined)
     return joined[order], {name: np.concatenate(v)[order] for name, v in found.items()}
-
-
-@contextmanager
-def tables_once() -> Iterator[None]:
-    """Build the same cost tables once for several searches of one space."""
-    built: dict[Any, CostTables] = {}
-
-    def tables(space: Space, units: Sequence[Unit], blocks: Any = None) -> CostTables:
-        blocks = space.block_groups if blocks is None else blocks
-        key = (*units, *(choice for choice, _ in blocks))
-        if key not in built:
-            built[key] = CostTables(space, units, blocks)
-        return built[key]
-
-    with mock.patch.object(BEST_FIRST, "CostTables", tables):
-        yield

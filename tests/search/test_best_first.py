@@ -18,6 +18,7 @@ from calculon.search.best_first import (
     portions,
     search_space,
 )
+from calculon.search.cost_cache import CostCache
 from calculon.search.cost_tables import CostTables
 from calculon.search.objective import Objective
 from calculon.search.ranking import Best, BestOfEach, ParetoFront
@@ -25,7 +26,7 @@ from calculon.search.request import make_space
 from calculon.search.search_result import FRONT
 from tests.search.brute import CONDITIONS, OBJECTIVES, OUTER, Case, same_rows, score
 from tests.search.pool import BEST_FIRST as one
-from tests.search.pool import on_pool, pool, tables_once
+from tests.search.pool import on_pool, pool
 
 SMALL = calculon.Model(
     hidden=768, feedforward=3072, seq_size=1024, attn_heads=24, attn_size=32, num_blocks=12
@@ -83,12 +84,13 @@ def test_the_best_executions_are_those_of_trying_all(case, draw):
     top, where = draw.choice((1, 5, 12, len(case.rows) + 1)), draw.choice(CONDITIONS)
     rows = case.best(objective, top, where.mask(case.table.column) if where else None)
     wanted = score(objective, case.table)[rows]
-    with tables_once():
-        for prune in draw.choice(((True,), (True, False))):
-            counts, scores, plan = _found(case, Best(objective, top, where, prune=prune))
-            _same_counts(counts, case)
-            assert same_rows(plan, case.plan.take(rows))
-            assert (scores[0].view(np.int64) == wanted.view(np.int64)).all()
+    cache = CostCache()
+    for prune in draw.choice(((True,), (True, False))):
+        ranking = Best(objective, top, where, prune=prune)
+        counts, scores, plan = _found(case, ranking, cache=cache)
+        _same_counts(counts, case)
+        assert same_rows(plan, case.plan.take(rows))
+        assert (scores[0].view(np.int64) == wanted.view(np.int64)).all()
 
 
 @on_pool(0, 6)
@@ -128,25 +130,25 @@ def test_the_size_of_a_space_needs_no_search(case, draw):
 
 @on_pool(3, 12)
 def test_the_size_of_tiles_and_blocks_does_not_show(case, draw):
-    with tables_once():
-        expected = _results(case)
+    cache = CostCache()
+    expected = _results(case, cache)
     names = ("GRID_CELLS", "TABLE_ROWS", "WAITING_NODES", "FIRST_CELLS", "MORE_CELLS")
-    with pytest.MonkeyPatch.context() as patch, tables_once():
+    with pytest.MonkeyPatch.context() as patch:
         for name in names:
             patch.setattr(one, name, draw.randint(10, 80))
         row_block = draw.randint(10, 80)
         patch.setattr(importlib.import_module("calculon.search.tile"), "ROW_BLOCK", row_block)
-        assert _results(case) == expected
+        assert _results(case, cache) == expected
 
 
-def _results(case):
+def _results(case, cache):
     rankings = (
         Best(Objective.parse("sample_rate"), 4),
         ParetoFront([Objective.parse("total_time"), Objective.parse("proc_mem_tier1_cap_req")]),
     )
     results = []
     for ranking in rankings:
-        results.append(search_space(case.space, ranking, mbs_break=True))
+        results.append(search_space(case.space, ranking, mbs_break=True, cache=cache))
         results += [array.tolist() for array in ranking.ranked()]
     return [*results, np.concatenate([[], *feasible_numbers(case.space)]).tolist()]
 

@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calculon.search.best_first import search_space
+from calculon.search.cost_cache import CostCache
 from calculon.search.objective import Objective
-from calculon.search.ranking import Best, BestOfEach, ParetoFront
+from calculon.search.ranking import Best, BestOfEach, ParetoFront, Together
 from calculon.search.search_counts import dominated, pareto_front
 from tests.search.brute import CONDITIONS, OBJECTIVES, not_dominated, same_rows, score
 from tests.search.pool import on_pool
@@ -31,6 +32,24 @@ def test_the_front_is_what_no_execution_dominates(case, draw):
     assert same_rows(case.space.plan(numbers[order]), case.plan.take(rows[wanted]))
     assert (best[:, order] == scores[:, wanted]).all()
     assert (np.diff(best[0]) <= 0).all()
+
+
+@on_pool(5, 12)
+def test_rankings_keep_together_what_each_keeps_alone(case, draw):
+    objective = Objective.parse(draw.choice(("total_time", "sample_rate")))
+    stride, where = case.space.strides["pipeline_interleaving"], draw.choice(CONDITIONS)
+    cache = CostCache()
+
+    count = draw.choice((1, 3))
+    alone, together = (
+        (BestOfEach(objective, stride, where), Best(objective, count)) for _ in range(2)
+    )
+    for one in (*alone, Together(*together)):
+        search_space(case.space, one, cache=cache)
+    for one, other in zip(together, alone, strict=True):
+        assert [found.tolist() for found in one.ranked()] == [
+            found.tolist() for found in other.ranked()
+        ]
 
 
 RATE = Objective.parse("sample_rate")

@@ -48,6 +48,14 @@ def test_processors_that_prefill_bound_rates():
     assert curve.causes.sum(axis=0) == pytest.approx(curve.tpot, rel=1e-9)
 
 
+def test_passes_without_prompts_have_a_token_of_every_sequence():
+    fields = {"num_procs": 2, "prefill": {"num_procs": 1}, "max_batch": 16}
+    without, least, more = (
+        serve(SMALL, fields | {"token_budget": budget}, H100, LOAD) for budget in (0, 16, 64)
+    )
+    assert without["mem_activation"] == least["mem_activation"] < more["mem_activation"]
+
+
 def test_batches_rise_to_the_most_that_fit_with_all_powers_of_two(curve):
     cuts = {one.name: one.batch for one in curve.cuts}
     most = min(cuts["memory"], cuts["token_budget"])

@@ -13,7 +13,7 @@ from .memory_error import allowed
 from .model_embedding_head import EmbeddingHead
 from .pipelines import SIMULATED
 from .replicas import Replicas, Windows
-from .run import KINDS, Kind, Team
+from .run import KINDS, Kind, Run, Team
 from .stages import StagePasses, chunks_of_stages, idle_time, numbers_of_stages, slowest_stage
 
 ByKind = dict[Kind, float]
@@ -383,7 +383,7 @@ class Batch:
             found = DataParallel(there, bw, part.bw_sent, embedding_head)
             there.run = stage
             if ex.zero_stage != "auto" and several and ex.training:
-                natural = Replicas(there, embedding_head, part._windows())
+                natural = Replicas(there, embedding_head, part._windows(stage))
                 found.link_time, found.exposed_time = natural.link_time, natural.exposed_time
                 found.stalled = natural.stalled
             self.dp_of_stages.append(copy(found))
@@ -401,10 +401,15 @@ class Batch:
                 forward, backward = forward + times[0], backward + times[1] + times[2]
         return forward, backward
 
-    def _windows(self) -> Windows:
-        """Return the passes of a base block, less what else is on the network of the replicas."""
+    def _windows(self, stage: Run) -> Windows:
+        """Return the passes of a base block, less what else is on the network of the replicas.
+
+        Of a chunk the last block waits less for offload traffic, and the mean counts.
+        """
         run, block, embedding_head = self.run, self.block, self.embedding_head
-        forward, backward = self.fw["base"], self.bw["base"]
+        count = max(1, stage.chunk_blocks)
+        forward = self.fw["base"] - (self.fw_excess["base"] - self.fw_excess["edge"]) / count
+        backward = self.bw["base"] - (self.bw_excess["base"] - self.bw_excess["edge"]) / count
         if run.dp_on_tp:
             forward -= block.fw_tp.time["base"]
             backward -= block.recomm.time["base"] + block.agrad_tp.time["base"]

@@ -183,6 +183,8 @@ class Replicas:
             others = (blocks - 1) * reduce(gradient) + reduce(head)
             return others, reduce(gradient) + reduce(embedding), blocks - 1
         whole = blocks * gradient + embedding + head
+        if not whole:  # a stage without blocks
+            return 0, 0, 0
         rest = whole - (ceil(whole / size) - 1) * size
         rest = min(whole, max(rest, embedding))
         count = ceil((whole - rest) / size)

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from calculon.advise.answer import Answer, answer, fastest_plan, space_of
+from calculon.advise.answer import Answer, answer, space_of
 from calculon.advise.ask import Question
-from calculon.advise.candidate import COLUMNS, Candidate, price_as_dict
+from calculon.advise.candidate import COLUMNS, Candidate, candidates, price_as_dict
 from calculon.advise.runs.run_details import carbon_details
+from calculon.advise.space_fixes import BEST
 from calculon.base.display import WithMfu, columns_of, draw_result
 from calculon.base.errors import Problem, SpecError, nearest
 from calculon.base.frozen import dataclass
@@ -37,6 +38,8 @@ from calculon.declarations.usual_batch import (
 )
 from calculon.estimate.question import question
 from calculon.hardware.system import System
+from calculon.search.driver import run
+from calculon.search.ranking import Best
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -263,9 +266,11 @@ class FleetAnswer(WithMfu[Array]):
     def fastest(self) -> Candidate | None:
         """Fastest plan of the nearest point regardless of memory risk; None if it is the plan of the point."""
         one = self.nearest
-        if one is None or one.plan is None:
+        if one is None or one.plan is None or one.question.risk >= 1:
             return None
-        return fastest_plan(one.question, space_of(one.question, one.num_procs), one.plan)
+        space = space_of(one.question, one.num_procs)
+        found = candidates(run(space, Best(BEST, 1)))[0]
+        return None if found.time == one.plan.time else found
 
     @property
     def preset(self) -> Preset:

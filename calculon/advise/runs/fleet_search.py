@@ -26,6 +26,7 @@ from calculon.declarations.model import Model
 from calculon.declarations.usual_batch import usual_batch
 from calculon.hardware.system import System
 from calculon.inputs import Source
+from calculon.search.cost_cache import CostCache
 from calculon.search.training_runs import TrainingRuns
 
 ANY = "any"
@@ -164,10 +165,13 @@ def fleet_answer(question: FleetQuestion) -> FleetAnswer:
         SpecError: For a run without tokens.
     """
     machines = [Machine(one, question.campaign) for one in question.questions]
-    if question.open_counts:
-        points = [one for machine in machines for one in machine.ladder(question.objective)]
-    else:
-        points = [machine.point(n) for machine in machines for n in machine.question.num_procs]
+    points: list[Point] = []
+    for machine in machines:
+        if question.open_counts:
+            points += machine.ladder(question.objective)
+        else:
+            points += map(machine.point, machine.question.num_procs)
+        machine.cache.clear()
     answer = FleetAnswer(
         tuple(one.question for one in machines),
         question.campaign,
@@ -187,11 +191,16 @@ class Machine:
     Args:
         question: The machine, model, framework and batch.
         campaign: The run.
+
+    Attributes:
+        tried: Number of executions searched.
+        cache: Block costs that its searches share.
     """
 
     def __init__(self, question: Question, campaign: Campaign):
         self.question, self.campaign = question, campaign
         self.tried = 0
+        self.cache = CostCache()
         self._points: dict[int, Point] = {}
 
     @property
@@ -222,7 +231,7 @@ class Machine:
 
     def _searched(self, num_procs: int) -> Point:
         q = self.asked(num_procs)
-        found = best_on(q, num_procs)
+        found = best_on(q, num_procs, cache=self.cache)
         self.tried += found.counts.total
         if not len(found):
             return Point(q, num_procs, None, None, self.campaign, why_none(found.counts))

@@ -383,16 +383,16 @@ class DataCollectives:
         before: Count = (blocks - 1) * np.ones_like(block * blocks)
         if np.any(bucket > 0):
             whole = blocks * block + embedding.gradient + head.gradient
-            if some.experts:
-                whole = np.maximum(whole, 1.0)  # some executions may have none: no division by 0
             full = np.maximum(np.where(bucket > 0, bucket, whole), 1.0)
             rest = whole - (np.ceil(whole / full) - 1) * full
             rest = np.minimum(whole, np.maximum(rest, embedding.gradient))
             count = np.ceil((whole - rest) / full)
             each = reduce((whole - rest) / np.maximum(count, 1.0))
             others = np.where(bucket > 0, count * each, others)
-            last = np.where(bucket > 0, reduce(rest), last)
-            before = np.where(bucket > 0, blocks * (1 - rest / whole), before)
+            last = np.where(bucket > 0, self._part(reduce, rest), last)
+            # An empty stage has no gradients: no division by 0.
+            share = rest / np.maximum(whole, 1.0)
+            before = np.where(bucket > 0, blocks * (1 - share), before)
         return Buckets(others, last, before)
 
     @cached_property

@@ -138,13 +138,21 @@ class ExplicitStrategy(DataParallelStrategy):
         cost: CollectiveCost,
         edition: Edition,
     ) -> GradientSync:
-        """Return the times of the collectives, which the passes of base blocks hide."""
+        """Return the times of the collectives, which the passes of base blocks hide.
+
+        Waiting for offload traffic is part of them as the mean block of a chunk waits: the last block waits less, since
+        its transfer proceeds at the same time.
+        """
         schedule = cost.schedule
         active = schedule.reduces & schedule.training
         same_link = on_tensor_network(synced, schedule, cost.system)
+        blocks = np.maximum(1.0, schedule.chunk_blocks)
+        forward = backward.forward - backward.forward_waits_less / blocks
         windows = Windows(
-            forward=backward.forward - np.where(same_link, backward.tensor_forward, 0.0),
-            backward=backward.base - np.where(same_link, backward.tensor_base, 0.0),
+            forward=forward - np.where(same_link, backward.tensor_forward, 0.0),
+            backward=backward.base
+            - backward.waits_less / blocks
+            - np.where(same_link, backward.tensor_base, 0.0),
             head=backward.head,
         )
         windows = apply(lambda window: np.maximum(window, 0.0), [windows])

@@ -142,6 +142,8 @@ class BackwardPass:
         tensor_forward: Its time on the tensor-parallel link.
         head: Backward time of the LM head.
         base, edge: Backward time of a base and of an edge block, recomputation and exposed communication included.
+        forward_waits_less, waits_less: Time by which an edge block waits less for offload traffic than a base block,
+            forward and backward.
         p2p: Pipeline transfer of an edge block.
         memory: Time on tier-1 memory in the backward pass.
         tensor_base, tensor_edge: Time on the tensor-parallel link in the backward pass.
@@ -154,6 +156,8 @@ class BackwardPass:
     head: Seconds
     base: Seconds
     edge: Seconds
+    forward_waits_less: Seconds
+    waits_less: Seconds
     p2p: Seconds
     memory: Seconds
     tensor_base: Seconds

@@ -13,7 +13,7 @@ applies to every system without aliases, and to every model NAME for which NAME-
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 from functools import cache
 from itertools import chain, islice
 from pathlib import Path
@@ -27,10 +27,12 @@ ORGANISATIONS = (
     *("openai-community", "tiiuae", "bigscience", "mosaicml", "facebook", "unsloth"),
     *("nousresearch", "eleutherai", "huggyllama", "deepmind", "anthropic", "databricks"),
     *("ibm-granite", "xai-org", "minimaxai", "deepseek-ai", "zai-org", "moonshotai"),
+    *("01-ai", "huggingfacetb", "tinyllama", "bigcode", "coherelabs", "lgai-exaone"),
+    *("bytedance-seed", "baidu", "inclusionai", "tencent", "rednote-hilab", "codellama"),
 )
 """Owners of repositories that may prefix a model name."""
 
-_TUNED = frozenset(("instruct", "chat", "it", "pt", "base", "hf", "pretrained"))
+_TUNED = frozenset(("instruct", "chat", "it", "pt", "base", "hf", "pretrained", "thinking"))
 """Suffixes of model names that do not change the shape of the model."""
 
 _RELEASE = re.compile(r"v0\.[12]|2[3-9](?:0[1-9]|1[0-2])")
@@ -49,6 +51,9 @@ _VENDORS = frozenset(
     ("nvidia", "amd", "intel", "google", "aws", "amazon", "geforce", "tesla", "instinct", "habana")
 ) | {"cloud", "gpu", "gpus", "accelerator", "accelerators", "tensor", "core", "generation"}
 """Words in system names that do not distinguish systems."""
+
+_PROCESSOR = re.compile(r"([a-z]+)(\d+)")
+"""Letters and number of a processor name."""
 
 _MAX_NEAR = 6
 _MIN_WORD = 3  # letters of a meaningful prefix
@@ -163,8 +168,20 @@ def _of_model(kind: str, text: str, known: Mapping[str, Path]) -> Meaning:
     some = _parts(text)
     near = {name for name, own in parts.items() if some and some <= own}
     near = near or _with_like_words(some, parts)
-    near = near or keys.get(_nearest(asked[0], list(keys)), set())
+    near = near or keys.get(
+        _nearest(asked[0], [key for key in keys if _alike(asked[0], key)]), set()
+    )
     return Meaning((), _shortest(near, known))
+
+
+def _alike(text: str, other: str) -> bool:
+    """Return True if two names start with similar words, which tell ``mamba`` from ``llama``.
+
+    >>> _alike("llamma3", "llama2.7b"), _alike("mamba2.8b", "llama3.8b")
+    (True, False)
+    """
+    first, second = (re.sub(r"[^a-z].*", "", name) for name in (text, other))
+    return first == second or SequenceMatcher(None, first, second).ratio() >= _ALIKE
 
 
 def _keys(text: str) -> tuple[str, ...]:
@@ -262,8 +279,29 @@ def _near_systems(
         return near
     spelled = {"".join(one): name for name, some in claims.items() for one in some}
     spelled |= {name.replace("_", ""): name for name in known}
-    close = spelled.get(_nearest("".join(_words(text)), list(spelled)))
+    key, asked_words = "".join(_words(text)), _words(text)
+    named = any(_PROCESSOR.match(word) for word in asked_words)
+    some = [
+        one
+        for one, name in spelled.items()
+        if (_same_line(asked_words, words_of[name]) if named else _alike(key, one))
+    ]
+    close = spelled.get(_nearest(key, some))
     return {close} if close else set()
+
+
+def _same_line(asked: Iterable[str], words: Iterable[str]) -> bool:
+    """Return True if a processor name may be a misspelling: ``h300`` of ``h200``, ``h1000`` of ``h100``, not ``v100``.
+
+    >>> _same_line(["h300"], ["h200"]), _same_line(["h1000"], ["h100"]), _same_line(["vr200"], ["v100"])
+    (True, True, False)
+    """
+    found = [[one for word in some if (one := _PROCESSOR.match(word))] for some in (asked, words)]
+    return any(
+        one[1] == other[1] and (len(one[2]) == len(other[2]) or one[2].startswith(other[2]))
+        for one in found[0]
+        for other in found[1]
+    )
 
 
 def _begin(asked: Sequence[str], words: set[str]) -> bool:

@@ -328,7 +328,8 @@ def _write_recompute(writing: Writing) -> Fields:
     if kind == "full":
         some = writing["recompute_every"] > 1
         method = {_METHOD: "block" if some else "uniform"}
-        return {_GRANULARITY: "full", **method, _COUNT: writing["recompute_blocks"] if some else 1}
+        count = max(1, writing["recompute_blocks"]) if some else 1
+        return {_GRANULARITY: "full", **method, _COUNT: count}
     if kind == "none" and modules == "none":
         return {}
     result: Fields = {_SHORT: True} if kind == "attn_only" else {_GRANULARITY: "selective"}

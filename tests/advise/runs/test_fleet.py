@@ -41,10 +41,10 @@ def searched_once(monkeypatch):
 _found = {}
 
 
-def _best_on(question, num_procs):
+def _best_on(question, num_procs, *, cache):
     key = question.model.name, question.system.name, num_procs, question.batch_size
     if key not in _found:
-        _found[key] = best_on(question, num_procs)
+        _found[key] = best_on(question, num_procs, cache=cache)
     return _found[key]
 
 

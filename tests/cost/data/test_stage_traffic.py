@@ -1,5 +1,7 @@
 """Traffic between replicas of stages that differ: each is stalled for its own, and the slowest one counts."""
 
+import copy
+
 import pytest
 
 import calculon
@@ -14,6 +16,7 @@ from tests.cost.data.test_replication import (
     _each,
     _time,
 )
+from tests.helpers import document
 
 PLAN = BASE | {
     "num_procs": 2 * RANKS,
@@ -71,3 +74,34 @@ def test_gradients_reduced_once_wait_for_the_stage_that_has_most():
     once = _each("reduce_scatter", "all_gather", system=SLOW)
     assert found["dp_comm_exposed_time"] == pytest.approx((BLOCKS - 2) * once, rel=1e-9)
     assert found["bubble_time"] == pytest.approx(_pass(found, 2), rel=1e-9)
+
+
+@for_each("overlap", [False, True])
+@for_each("stage", ["0", "1"])
+def test_a_stage_without_blocks_reduces_nothing_in_buckets(stage, overlap):
+    """The other stage reduces as many buckets as a stage with all blocks."""
+    changes = {"zero_stage": stage, "ddp_bucket_mib": 25, "data_par_overlap": overlap}
+    changes["optimizer_sharding"] = stage != "0"
+    alone = {"num_procs": RANKS, "pipeline_par": 1, "batch_size": 5 * 2 * RANKS}
+    found = _stats(FAST, **changes, stage_blocks=f"{BLOCKS}-0")
+    expected = _stats(FAST, **changes, **alone)
+    for name in ("dp_comm_link_time", "dp_comm_exposed_time"):
+        assert found[name] == pytest.approx(expected[name], rel=1e-9)
+        assert found[name] > 0
+
+
+def test_offload_traffic_that_transfers_hide_widens_no_window():
+    """Each block is a chunk, whose transfer takes longer than its offload traffic."""
+    systems = [copy.deepcopy(document("systems", "a100_80g_sxm")) for _ in range(2)]
+    for system, slower in zip(systems, (16, 1), strict=True):
+        system["networks"][1]["bandwidth"] = 0.1
+        system["mem2"]["GBps"] /= slower
+    changes = {"weight_offload": True, "data_par_overlap": True, "zero_stage": "1"}
+    chunks = changes | {"pipeline_interleaving": BLOCKS // 2}
+    slow, fast = (_stats(system, **changes) for system in systems)
+    assert slow["bw_offload_exposed_time"] > fast["bw_offload_exposed_time"]
+    assert slow["dp_comm_exposed_time"] < fast["dp_comm_exposed_time"]
+    slow, fast = (_stats(system, **chunks) for system in systems)
+    assert slow["fw_offload_exposed_time"] == slow["bw_offload_exposed_time"] == 0
+    assert 0 < slow["dp_comm_exposed_time"] == fast["dp_comm_exposed_time"]
+    assert slow["dp_comm_exposed_time"] < slow["dp_comm_link_time"]

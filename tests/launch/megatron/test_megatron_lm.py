@@ -5,7 +5,7 @@ import pytest
 from calculon import inputs
 from calculon.base.errors import SpecError
 from calculon.declarations.lists_of_counts import chunks_in_letters
-from calculon.launch.dialect import read, write
+from calculon.launch.dialect import nearest_settings, read, write
 from calculon.launch.megatron.megatron_lm import MEGATRON_LM
 from calculon.launch.megatron.megatron_model import expert_pattern
 from tests.advise.by_hand import fields_of
@@ -214,6 +214,9 @@ def test_some_blocks_of_each_chunk_recompute():
     assert (found["recompute_every"], found["recompute_blocks"]) == (32 // 4, 3)
     whole = _fields(pipeline + flags.format(8))
     assert (whole["recompute_every"], whole["recompute_blocks"]) == (1, 0)
+    one = {"activation_recompute": "full", "recompute_every": 8, "recompute_blocks": 0}
+    settings, _ = nearest_settings(MEGATRON_LM, _whole(**one))
+    assert settings["--recompute-num-layers"] == 1
 
 
 def test_what_is_not_modeled_is_told():
