@@ -493,7 +493,7 @@ NEEDED = {
         ("deepseek_v2", "deepseek_v3", "deepseek_v32", "glm_moe_dsa", "kimi_k2"),
         ROUTED | {"first_k_dense_replace"},
     ),
-    **dict.fromkeys(("deepseek", "dots1", "glm4_moe_lite"), ROUTED),
+    **dict.fromkeys(("deepseek", "dots1", "glm4_moe_lite", "mistral4"), ROUTED),
     **dict.fromkeys(("glm4_moe", "glm4v_moe"), ROUTED | {"head_dim"}),
     "llama4": CHOSEN | {"intermediate_size_mlp", "num_local_experts"},
     "qwen3_next": SHARED,

@@ -282,9 +282,13 @@ def _span(days: float | str | None, requested: Campaign) -> float:
 
 @cache
 def _catalog() -> Mapping[str, float]:
-    """Return the parameters of the dense language models of the catalog by name (they have a vocabulary)."""
+    """Return the parameters of the dense language models of the catalog by name (they have a vocabulary).
+
+    The law of compute is that of plain transformers, so models with linear attention are no reference for its rate.
+    """
     models = ((name, inputs.model(name)) for name in catalog.names("model"))
-    return {name: _parameters(one) for name, one in models if one.vocab and not one.has_experts}
+    plain = ((name, one) for name, one in models if not (one.has_experts or one.has_linear))
+    return {name: _parameters(one) for name, one in plain if one.vocab}
 
 
 def _parameters(model: Model) -> float:

@@ -493,6 +493,7 @@ FAMILIES = {
     "glm4_moe_lite": _DEEPSEEK_V3.but(
         router_groups(), first_k_dense=Key("first_k_dense_replace", 1)
     ),
+    "mistral4": _DEEPSEEK_V2.but(router_groups(), first_k_dense=Key("first_k_dense_replace", 0)),
     # -- linear attention and states
     "qwen3_next": _QWEN_NEXT,
     "qwen3_5": _LLAMA.but(_DELTA, _PREDICTED_BY_QWEN).by_blocks(linear_period),

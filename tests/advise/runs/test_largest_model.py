@@ -53,7 +53,7 @@ def test_the_nearest_model_is_that_of_the_catalog(found):
 
 
 def test_failures_of_the_campaign_count(found):
-    often = calculon.largest_model(SYSTEM, 64, 30, reliability__mtbf_processor="500h")
+    often = calculon.largest_model(SYSTEM, 64, 30, reliability__mtbf_processor="100h")
     assert often.compute < found.compute
     deadline = calculon.largest_model(SYSTEM, 64, run={"deadline": "30d", "tokens": "1T"})
     assert deadline.compute == found.compute
