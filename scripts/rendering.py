@@ -36,6 +36,7 @@ from calculon.documents.validation_tables import (
     served_file,
 )
 from calculon.estimate.evaluate import evaluate
+from calculon.estimate.exceeded_runs import FASTEST
 from calculon.hardware.system import System
 from calculon.plan.plan import Plan
 from calculon.render.text_tables import Column, Table
@@ -44,6 +45,7 @@ from calculon.validate.measured_and_predicted import Result, compare
 from calculon.validate.predict import UNLIMITED
 from calculon.validate.published_study import Library
 from scripts import peers
+from scripts.fastest_runs import fastest_file, fastest_table
 
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "tests" / "reference"
@@ -235,6 +237,7 @@ PARTS: tuple[tuple[str, str, Callable[[], str]], ...] = (
     ("validation/README.md", "classes", table(CLASSES)),
     ("validation/README.md", "kinds", table(CLASS_SENTENCES)),
     ("validation/README.md", "totals", table(TOTALS, both=True)),
+    ("validation/README.md", "plans", fastest_table),
     ("validation/editions.md", "effect", effect),
     ("validation/studies.md", "studies", studies),
     ("validation/studies.md", "causes", table(CAUSES)),
@@ -251,6 +254,7 @@ PARTS: tuple[tuple[str, str, Callable[[], str]], ...] = (
 FILES: tuple[tuple[str, Callable[[], str]], ...] = (
     ("validation/runs.csv", runs),
     ("validation/served.csv", served),
+    (FASTEST, fastest_file),
 )
 """Name and text of every file that is generated as a whole; parts of others may rest on them."""
 
@@ -273,7 +277,13 @@ def render() -> int:
     """Write what is out of date, or with ``--check`` name it and return 1."""
     parser = argparse.ArgumentParser(prog="scripts/render", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; fail if out of date")
-    check = parser.parse_args().check
+    parser.add_argument(
+        "--plans", action="store_true", help=f"first search the best plans of {FASTEST}: minutes"
+    )
+    options = parser.parse_args()
+    check = options.check
+    if options.plans:
+        (ROOT / FASTEST).write_text(fastest_file(plans=True), encoding="utf-8")
     stale = 0
     for file, name, make in (*((file, "", make) for file, make in FILES), *PARTS):
         path = ROOT / file

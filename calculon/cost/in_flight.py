@@ -15,16 +15,13 @@ def on_first(schedule: Schedule, edition: Edition) -> Count:
     """Return the microbatches in flight on the first stage.
 
     Source: Narayanan et al., arXiv 2104.04473, section 2.2 (1F1B holds p); interleaving: Korthikanti et al.,
-    arXiv 2205.05198, equation 5. Pairs of passes need one more forward chunk before the first backward pass:
-    Megatron-LM, ``core/pipeline_parallel/schedules.py``, ``overlap_moe_expert_parallel_comm``.
+    arXiv 2205.05198, equation 5.
     """
     alive = np.minimum(schedule.microbatches, schedule.pipeline_par)
     stages = schedule.interleaving * schedule.pipeline_par
     held = np.where(
         schedule.interleaving > 1, alive * (1 + (schedule.pipeline_par - 1) / stages), alive
     )
-    if schedule.choice.pairs_passes:
-        held = held + 1 / schedule.interleaving
     return edition.in_flight(_of_schedule(schedule, held), schedule.microbatches)
 
 
@@ -80,7 +77,7 @@ def on_last(schedule: Schedule) -> Count:
     Source: Narayanan et al., arXiv 2104.04473, figure 4: the last stage begins a backward pass as soon as a microbatch
     has passed all its chunks.
     """
-    chunks = (schedule.interleaving - 1) * schedule.pipeline_par + 1 + schedule.choice.pairs_passes
+    chunks = (schedule.interleaving - 1) * schedule.pipeline_par + 1
     held = np.minimum(chunks / schedule.interleaving, schedule.microbatches)
     return _of_schedule(schedule, held)
 
@@ -90,8 +87,7 @@ def on_inner(schedule: Schedule, first: Count, stage: Count | int) -> Count:
     chunks, stages = schedule.interleaving, schedule.pipeline_par
     held = stages - stage
     if (chunks > 1).any():
-        more = int(schedule.choice.pairs_passes)
-        several = held_microbatches("1f1b", stage, stages, schedule.microbatches, chunks, more)
+        several = held_microbatches("1f1b", stage, stages, schedule.microbatches, chunks)
         held = np.where(chunks > 1, several, held)
     return np.minimum(first, _of_schedule(schedule, held))
 
@@ -110,24 +106,21 @@ def of_chunks(schedule: Schedule, held: Count, stage: Count | int) -> Count:
     same, differ, *keys = (values.ravel() for values in broadcast)
     there = np.flatnonzero(differ)
     rows, inverse, _ = distinct([values[there].astype(np.int64) for values in keys])
-    found, more = np.array(same, float), int(schedule.choice.pairs_passes)
+    found = np.array(same, float)
     for place, (number, microbatches, own) in enumerate(rows.tolist()):
         blocks = layouts.layouts[number].of_kind.sum(axis=0)
         if own < len(blocks) and blocks[own].any():
-            peaks = peak_of_chunks(tuple(map(tuple, blocks.tolist())), microbatches, more)
+            peaks = peak_of_chunks(tuple(map(tuple, blocks.tolist())), microbatches)
             found[there[inverse == place]] = peaks[own]
     return found.reshape(broadcast[0].shape)
 
 
 @lru_cache(maxsize=4096)
-def peak_of_chunks(
-    blocks: tuple[tuple[float, ...], ...], microbatches: int, more: int = 0
-) -> Array:
+def peak_of_chunks(blocks: tuple[tuple[float, ...], ...], microbatches: int) -> Array:
     """Return the most microbatches whose activations each stage holds with the interleaved schedule, by its blocks.
 
     Args:
         blocks: Blocks of the chunks of every stage.
-        more: Forward passes before the first backward pass in addition to the usual number.
 
     >>> peak_of_chunks(((2, 1), (1, 2)), 4)  # stage 0 holds 4 passes of its first chunk and 1 of the second: 9 blocks
     array([3.        , 1.33333333])
@@ -140,7 +133,7 @@ def peak_of_chunks(
     group, within = np.divmod(number, stages * chunks)
     chunk, member = np.divmod(within, stages)
     exists = group * stages + member < microbatches
-    ahead = (chunks - 1) * stages + 1 + more
+    ahead = (chunks - 1) * stages + 1
     peaks = []
     for stage, own in enumerate(blocks):
         sizes = np.array(own)
@@ -152,3 +145,17 @@ def peak_of_chunks(
         peak = (forward[last] - backward[:-1]).max()
         peaks.append(peak / max(sum(own), 1.0))
     return np.array(peaks)
+
+
+def with_pairs(schedule: Schedule, held: Count) -> Count:
+    """Return the microbatches in flight on a stage of `schedule`, with one more block if 1F1B overlaps two passes.
+
+    One more chunk goes forward before the first backward pass. But then block i of the next forward pass runs next to
+    the i-th last block of a backward pass, which frees its activations, so both chunks together hold one block more
+    than the longer of them.
+
+    Source: Megatron-LM, ``core/models/common/model_chunk_schedule_plan.py``, ``TransformerModelChunkSchedulePlan.run``.
+    """
+    if not schedule.choice.pairs_passes or schedule.choice.folded:
+        return held
+    return np.minimum(held + 1 / np.maximum(schedule.blocks, 1), schedule.microbatches)

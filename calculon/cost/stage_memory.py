@@ -274,7 +274,7 @@ class _StageMemory:
         held: Count,
     ):
         self.block, self.optimizer, self.schedule = block, optimizer, schedule
-        self.edition, self.held = edition, held
+        self.edition, self.held = edition, in_flight.with_pairs(schedule, held)
         self.strategy = STRATEGIES[schedule.choice.zero_stage]
 
     def memory(self, vocabulary: VocabularyMemory | None) -> Memory:

@@ -8,6 +8,7 @@ from calculon.base.units import chance, duration, scaled
 from calculon.declarations.axes import PUBLISHED_DEGREES
 from calculon.declarations.statistics import LEVEL
 from calculon.estimate.comparison_confidence import MAX_TIED
+from calculon.estimate.exceeded_runs import CLASS, MODEL, visible
 from calculon.render.document import Block, Section, bold
 from calculon.render.text_tables import Column, Table
 
@@ -15,6 +16,7 @@ Order = Mapping[str, Any]
 """Confidence that one plan is faster than another, as plain data: ``calculon.estimate.comparison_confidence.Order``."""
 
 ABOVE = "Above every measured run"
+ABOVE_MODEL = f"{ABOVE} of this model"
 OUTSIDE = "Outside of what was measured"
 FITTED = "Fitted to models of another size"
 TIGHT = "Memory may not suffice"
@@ -26,8 +28,8 @@ _ERROR = 0.04
 
 def remarks(belief: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield labeled reasons why a prediction is less certain than its interval says."""
-    if belief["remark"]:
-        yield ABOVE, belief["remark"]
+    if belief["above"]:
+        yield above_label(belief["above"]), above_text(belief["above"])
     if belief["outside"]:
         yield OUTSIDE, "; ".join(belief["outside"])
     if belief["fitted"]:
@@ -76,15 +78,45 @@ def short_basis(basis: str) -> str:
     return re.split(r": |, assumed", re.sub(r" \(([^)]*, )?([^),]*)\)", r", \2", basis))[0]
 
 
-def short_remark(remark: str) -> str:
-    """Shorten the sentence on a record utilization: drop the data type, the study and the predicted utilization.
+def above_label(above: Sequence[Mapping[str, Any]]) -> str:
+    """Return the label of a warning that a prediction exceeds measured runs: of its class, or only of its model."""
+    return ABOVE if any(run["of"] == CLASS for run in above) else ABOVE_MODEL
 
-    >>> short_remark("MFU 55 % causal, 36 % above the best validated run with experts on H100 in bfloat16: 41 % (a, b)")
-    '36 % above the best MoE run on H100: MFU 41 %'
+
+def above_text(above: Sequence[Mapping[str, Any]], *, short: bool = False) -> str:
+    """Say by how much a prediction exceeds the fastest measured run of its model, and of its class.
+
+    The short form leaves out the type of arithmetic, the study and the predicted utilization.
+
+    >>> run = {"processor": "H100", "type": "float8", "study": "a", "label": "b", "relative": False, "of": "class"}
+    >>> run |= {"experts": 128, "mfu": 0.55, "measured_mfu": 0.41, "comparable_mfu": 0.41, "excess": 0.341}
+    >>> above_text([run])
+    'MFU 55 % causal, 34 % above the best published run with experts on H100 in float8: 41 % (a, b)'
+    >>> above_text([run], short=True)
+    '34 % above the best MoE run on H100: MFU 41 %'
     """
-    words = re.sub(r"^MFU .*? causal, | validated(?= run)| \(.*\)$", "", remark)
-    words = words.replace("run with experts", "MoE run").replace("on its relative", "on")
-    return re.sub(r" in \w+: ", ": MFU ", words)
+    # The fastest run of a class may be of the same model: name it once.
+    runs = {(run["study"], run["label"]): run for run in above}.values()
+    adjective = "" if short else "published "
+    words = []
+    for run in runs:
+        kind = f"{adjective}run"
+        if run["of"] == CLASS and run["experts"]:
+            kind = "MoE run" if short else f"{kind} with experts"
+        elif run["of"] == MODEL and len(runs) > 1:
+            kind = f"{kind} of this model"
+        place = f"{'its relative ' if run['relative'] else ''}{run['processor']}"
+        place = place if short else f"{place} in {run['type']}"
+        mfu = f"{'MFU ' if short else ''}{_comparable(run)}"
+        named = "" if short else f" ({run['study']}, {run['label']})"
+        words.append(f"{100 * run['excess']:.0f} % above the best {kind} on {place}: {mfu}{named}")
+    return ("" if short else f"MFU {visible(above[0]['mfu']):g} % causal, ") + "; ".join(words)
+
+
+def _comparable(run: Mapping[str, Any]) -> str:
+    """Return the utilization of an exceeded run, at the peak rate of the prediction."""
+    other = run["comparable_mfu"] != run["measured_mfu"]
+    return f"{visible(run['comparable_mfu']):g} %{' of this peak' if other else ''}"
 
 
 def risk_words(fits: float | None) -> str:

@@ -10,7 +10,13 @@ from calculon.declarations.origin import stated_name
 from calculon.declarations.plan_words import degrees_words, plan_words
 from calculon.declarations.statistics import FITS
 from calculon.documents.campaign_words import tokens_words
-from calculon.documents.confidence import memory_label, risk_words, with_risk
+from calculon.documents.confidence import (
+    above_label,
+    above_text,
+    memory_label,
+    risk_words,
+    with_risk,
+)
 from calculon.documents.page_title import titled
 from calculon.documents.run_defaults import defaults_section, price_words, run_rows
 from calculon.render.digits import Digits
@@ -151,6 +157,8 @@ class _FleetPage:
         blocks: list[Block] = [Grid(("left", "right", "text"), rows, heads=1)]
         if not self.short:
             blocks.append(dim(_spread(one)))
+        if above := one["above"]:
+            blocks.append(f"{above_label(above)}: {above_text(above, short=self.short)}.")
         if one["memory_remark"]:
             blocks.append(f"{memory_label(one[FITS])}: {one['memory_remark']}.")
         if (fastest := self.answer["fastest"]) is not None and not self.short:

@@ -24,14 +24,14 @@ from calculon.declarations.recipes import NO_RECIPE
 from calculon.declarations.spellings.precisions import precision_word
 from calculon.declarations.statistics import FITS, mfu_name
 from calculon.documents.confidence import (
-    ABOVE,
     WHY_TIED,
+    above_label,
+    above_text,
     confidence_section,
     none_within,
     order_in_words,
     risk_words,
     short_basis,
-    short_remark,
     with_risk,
 )
 from calculon.documents.context_section import context_section
@@ -207,8 +207,8 @@ class _PlanPage:
             yield self._alternatives(self.best.digits.closer)
         yield from (self._counts(), self._mine(), self._waterfall(), self._settings())
         if "belief" in self.answer:
-            # The remark is already below the headline.
-            yield confidence_section({**self.answer["belief"], "remark": ""})
+            # The exceeded runs are already below the headline.
+            yield confidence_section({**self.answer["belief"], "above": ()})
         if self.asked["tokens"] or self.plans:
             price = self.plans["0"]["training"]["price"] if self.plans else None
             prices = [] if price is None else [price]
@@ -250,10 +250,9 @@ class _PlanPage:
         )
         words = self._words(self.plans["0"])
         blocks: list[Block] = [Grid(("left", "right", "text"), rows, heads=1)]
-        above = (best.belief or {}).get("remark", "")
-        if above:
-            shown = short_remark(above) if short else above
-            blocks.insert(0, (bold(f"{ABOVE}: "), f"{shown}."))
+        if above := (best.belief or {}).get("above"):
+            text = above_text(above, short=short)
+            blocks.insert(0, (bold(f"{above_label(above)}: "), f"{text}."))
         return Section(f"Best: {words}", tuple(blocks), opened=True)
 
     def _memory(self, best: Result) -> Section:

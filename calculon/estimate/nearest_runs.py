@@ -146,32 +146,3 @@ def called(facts: Mapping[str, Any]) -> str:
     """Return the name of the system of an execution; systems given as a mapping have no name."""
     name: str = facts["system"]
     return "this system" if name == UNNAMED else name
-
-
-def remark(some: Runs, facts: Mapping[str, Any], here: Array, related: Array, mfu: float) -> str:
-    """Return a sentence if MFU exceeds every comparable measured run; else an empty text.
-
-    Comparable runs have the same processor, width of arithmetic, and class (dense or MoE). If there are none, runs on a
-    relative of the processor are compared.
-
-    Args:
-        some, facts, here: As in :func:`outside`.
-        related: Mask of the runs on the relative (:func:`relatives`).
-        mfu: MFU of the prediction, with causal attention.
-    """
-    dense = facts["experts"] == 0
-    alike = (some.kinds == kind(facts["type"])) & ((some.numbers("experts") == 0) == dense)
-    own = (here & alike).any()
-    comparable = np.flatnonzero((here if own else related) & alike)
-    if not len(comparable):
-        return ""
-    best = some[int(comparable[some.numbers("mfu_causal")[comparable].argmax()])]
-    # Compare rounded percentages, because a smaller excess is not visible in the sentence.
-    if round(100 * mfu) <= round(100 * best.mfu_causal):
-        return ""
-    where = f"on {best.processor}" if own else f"on its relative {best.processor}"
-    return (
-        f"MFU {100 * mfu:.0f} % causal, {100 * (mfu / best.mfu_causal - 1):.0f} % above the best validated run "
-        f"{'' if dense else 'with experts '}{where} in {best.type}: {100 * best.mfu_causal:.0f} % ({best.study}, "
-        f"{best.label})"
-    )

@@ -249,7 +249,6 @@ def stage_memory(batch: Batch) -> Memory:
             schedule.pipeline_par,
             schedule.microbatches,
             schedule.interleaving,
-            int(schedule.choice.pairs_passes),
         )
         held = in_flight.of_chunks(schedule, held, stages)
 

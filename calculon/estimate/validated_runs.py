@@ -24,6 +24,7 @@ from calculon.declarations.named_values import (
 )
 from calculon.declarations.statistics import LEVEL, TIER1
 from calculon.editions import find_edition
+from calculon.estimate.exceeded_runs import ExceededRun, exceeded_runs, published
 from calculon.estimate.interval import Sides, assumed_sides, kernel_sides
 from calculon.estimate.memory_error import MeasuredMemory, measured_memory
 from calculon.estimate.memory_limit import errors_of
@@ -34,7 +35,6 @@ from calculon.estimate.nearest_runs import (
     nearest,
     outside,
     relatives,
-    remark,
     same_processor,
 )
 from calculon.estimate.run_table import (
@@ -72,7 +72,7 @@ class RunEvidence:
         low, high: Seconds of a step.
         nearest: Nearest measured runs (:func:`distance`), nearest first.
         outside: Properties of the execution that no measured run has.
-        remark: Sentence if MFU exceeds all comparable runs; else empty.
+        above: Fastest comparable run of the same model, and of its class, if the prediction exceeds them.
         fitted: Values of the execution that were fitted only to models of another size.
         memory: Error of predicted memory; None if no run measured memory.
         basis: Evidence for the interval, in one line.
@@ -83,7 +83,7 @@ class RunEvidence:
     high: float
     nearest: tuple[Run, ...]
     outside: tuple[str, ...]
-    remark: str
+    above: tuple[ExceededRun, ...]
     fitted: tuple[str, ...]
     memory: MeasuredMemory | None
     basis: str
@@ -96,7 +96,7 @@ class RunEvidence:
         for run in runs:
             del run["parts"]
         lists = {"nearest": runs, "outside": list(self.outside), "fitted": list(self.fitted)}
-        return {**asdict(self), **lists}
+        return {**asdict(self), **lists, "above": [asdict(run) for run in self.above]}
 
 
 def factors(
@@ -259,7 +259,7 @@ def belief(
         high=float(high[0]) * time,
         nearest=nearest(some, distance(some, facts)),
         outside=tuple(outside(some, facts, execution, here)),
-        remark=remark(some, facts, here, related, float(stats["mfu_causal"])),
+        above=exceeded_runs(published(), system, facts, float(stats[AT_PEAK])),
         fitted=tuple(fitted(some, facts, execution)),
         memory=None if memory is None else measured_memory(memory, float(stats[TIER1]), usable),
         basis=_basis(some, system, facts, here, related) + _outside(float(low[0]), float(high[0])),

@@ -63,9 +63,10 @@ class Rules:
 
     @cached_property
     def _concerned(self) -> list[Rule]:
-        """Rules that some execution of the space may break."""
+        """Rules that some execution of the space may break, in parts if they have any."""
         asked = self._space.asked
-        return [r for r in RULES if not r.about or not asked.isdisjoint(r.about)]
+        concerned = (r for r in RULES if not r.about or not asked.isdisjoint(r.about))
+        return [part for rule in concerned for part in rule.parts or (rule,)]
 
     @cached_property
     def _read(self) -> dict[str, frozenset[str]]:

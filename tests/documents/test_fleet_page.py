@@ -12,6 +12,7 @@ from calculon.campaign.prices import carbon_of, price_range
 from calculon.campaign.read import read_campaign
 from calculon.documents.fleet_page import FRONT, fleet_page
 from calculon.documents.run_defaults import defaults_line, price_words
+from calculon.estimate.exceeded_runs import ExceededRun
 from tests.documents.drawing import drawn, flat
 from tests.store import cache
 
@@ -79,6 +80,19 @@ def test_a_plan_that_memory_may_not_suffice_for_says_so():
     assert "Memory may not suffice" not in text_of(
         replace(answer, points=(replace(found, memory=""),))
     )
+
+
+def test_a_plan_that_exceeds_published_runs_says_so():
+    best = fleets().best
+    run = ExceededRun(
+        **{"of": "model", "study": "a", "label": "b", "processor": "H100", "type": "bfloat16"},
+        **{"relative": False, "num_procs": 8, "experts": 0, "mfu": 0.6},
+        **{"measured_mfu": 0.4, "comparable_mfu": 0.4, "excess": 0.5},
+    )
+    text = flat(text_of(replace(fleets(), points=(replace(best, above=(run,)),))))
+    words = "MFU 60 % causal, 50 % above the best published run on H100 in bfloat16: 40 % (a, b)."
+    assert f"Above every measured run of this model: {words}" in text
+    assert best.above == best.answer.best.belief.above
 
 
 def test_the_fastest_of_all_is_named_and_what_is_above_the_risk_is_marked():

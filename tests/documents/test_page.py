@@ -13,7 +13,7 @@ from calculon.declarations.execution import Execution
 from calculon.declarations.fields import spec_fields
 from calculon.declarations.model import Model
 from calculon.declarations.statistics import ALL_PARTS_OF_TIME
-from calculon.documents.confidence import ABOVE, OUTSIDE, remarks
+from calculon.documents.confidence import ABOVE, ABOVE_MODEL, OUTSIDE, remarks
 from calculon.documents.context_section import context_lines
 from calculon.documents.estimate_result import result_of
 from calculon.documents.expert_section import expert_lines, rows_text
@@ -134,14 +134,24 @@ def test_how_sure_a_result_is_fits_any_width():
 
 def test_a_remark_is_there_where_a_result_beats_every_published_run():
     sheet = result_of(estimated(LLAMA))
-    for remark, outside, told in (
-        ("MFU 99 %", (), [(ABOVE, "MFU 99 %")]),
-        ("", ("one", "two"), [(OUTSIDE, "one; two")]),
-        ("", (), []),
+    run = {"study": "a", "label": "b", "processor": "H100", "type": "float8", "relative": False}
+    run |= {"experts": 8, "mfu": 0.6, "measured_mfu": 0.2, "comparable_mfu": 0.4, "excess": 0.5}
+    model, other = {**run, "of": "model"}, {**run, "of": "class", "label": "c", "relative": True}
+    start, end = "MFU 60 % causal, 50 % above the best", "H100 in float8: 40 % of this peak (a"
+    own, every = (
+        f"published run on {end}, b)",
+        f"published run with experts on its relative {end}, c)",
+    )
+    both = f"{start} {own.replace(' on', ' of this model on')}; 50 % above the best {every}"
+    for above, outside, told in (
+        ([model], (), [(ABOVE_MODEL, f"{start} {own}")]),
+        ([other], (), [(ABOVE, f"{start} {every}")]),
+        ([model, other], (), [(ABOVE, both)]),
+        ([], ("one", "two"), [(OUTSIDE, "one; two")]),
+        ([], (), []),
     ):
-        belief = {**sheet.belief, "remark": remark, "outside": outside, "memory": None}
-        found = list(remarks(belief))
-        assert found == told
+        belief = {**sheet.belief, "above": above, "outside": outside, "memory": None}
+        assert list(remarks(belief)) == told
 
 
 def test_without_an_interval_numbers_have_three_digits():

@@ -16,6 +16,7 @@ from calculon.declarations.statistics import LEVEL
 from calculon.documents.validation_tables import RUNS, runs_file
 from calculon.estimate import interval, nearest_runs, run_table, validated_runs
 from calculon.estimate.evaluate import evaluate
+from calculon.estimate.exceeded_runs import FASTEST, exceeded_runs
 from calculon.estimate.interval import COLLECTIVES, PRODUCTS, kernel_sides
 from calculon.estimate.nearest_runs import fitted
 from calculon.estimate.run_table import FILE, Runs, about, kind, runs
@@ -24,6 +25,7 @@ from calculon.plan.columns import DEFAULTS
 from calculon.plan.plan import Plan
 from calculon.render.text_tables import Table
 from calculon.validate.run_rows import csv_rows
+from scripts.fastest_runs import fastest_file, rows
 from tests.cases import for_each
 from tests.draws import some
 from tests.helpers import ROOT, document
@@ -54,7 +56,7 @@ def pretend(monkeypatch, change):
 
 def like(**changes):
     """Return a run of a dense model in 16 bits with some changes."""
-    return dataclasses.replace(runs()[0], type="bfloat16", experts=0, **changes)
+    return dataclasses.replace(runs()[0], **{"type": "bfloat16", "experts": 0} | changes)
 
 
 def facts_of(estimate):
@@ -460,28 +462,70 @@ def test_what_lies_outside_is_said(change, sentences):
     assert "no validated run on mine" in outside(0, False, False)
 
 
-@pytest.mark.parametrize("experts", [0, 8])
-def test_a_utilization_above_all_measured_ones_of_its_class_is_remarked(experts):
-    facts = facts_of(asked()) | {"experts": experts}
-    here, none = runs().where("family", "NVIDIA Hopper"), np.zeros(len(runs()), bool)
-    alike = here & (runs().kinds == kind("bfloat16"))
-    alike &= (runs().numbers("experts") > 0) == bool(experts)
-    best = runs().numbers("mfu_causal")[alike].max()
-    assert nearest_runs.remark(runs(), facts, here, none, best) == ""
-    words = "with experts on" if experts else "on"
-    for own, related, on in ((here, none, words), (none, here, f"{words} its relative")):
-        text = nearest_runs.remark(runs(), facts, own, related, best + 0.02)
-        above = f"{100 * (best + 0.02) / best - 100:.0f} % above the best validated run {on} H"
-        assert text.startswith(f"MFU {100 * (best + 0.02):.0f} % causal, {above}")
-        assert f": {100 * best:.0f} % (" in text
-    assert nearest_runs.remark(runs(), facts, none, none, 0.99) == ""
+def exceeded(some, mfu, **facts):
+    """Return the kinds of runs that a prediction on H100 exceeds, the numbers in their labels, and if on a relative."""
+    machine = calculon.inputs.system(CASE[2])
+    facts = {"type": "bfloat16", "experts": 0, "hidden": 1, "parameters": 1e9, "family": ""} | facts
+    found = exceeded_runs(Runs.of(some), machine, facts, mfu)
+    for one in found:
+        assert one.excess == pytest.approx(mfu / one.comparable_mfu - 1)
+    return [(one.of, int(one.label), one.relative) for one in found]
 
 
-@for_each(("mfu", "told"), [(0.604, ""), (0.606, "MFU 61 %")])
-def test_a_utilization_is_above_another_in_whole_percent(mfu, told):
-    some, here = Runs.of([like(mfu_causal=0.6)]), np.ones(1, bool)
-    text = nearest_runs.remark(some, {"type": "float16", "experts": 0}, here, here, mfu)
-    assert text[:8] == told
+def fast(*figures, **changes):
+    """Return runs of a model with 1 billion parameters on H100 with some utilizations, numbered in their labels."""
+    machine = calculon.inputs.system(CASE[2])
+    own = {"accelerator": machine.provenance.processor, "bandwidth": machine.mem1.bandwidth}
+    own |= {"peak": run_table.peak(machine), "hidden": 1, "parameters": 10**9, "family": ""}
+    own |= changes
+    return [like(mfu_causal=mfu, label=str(i), **own) for i, mfu in enumerate(figures)]
+
+
+def test_a_prediction_exceeds_the_fastest_run_of_its_model_and_of_its_class():
+    other = dataclasses.replace(fast(0.5)[0], hidden=2, label="2")
+    some = [*fast(0.3, 0.4), other]
+    assert exceeded(some, 0.4) == []
+    assert exceeded(some, 0.41) == [("model", 1, False)]
+    assert exceeded(some, 0.51) == [("model", 1, False), ("class", 2, False)]
+    for change in ({"hidden": 3}, {"parameters": 1.02e9}):
+        assert exceeded(some, 0.51, **change) == [("class", 2, False)]
+    assert exceeded(some, 0.51, experts=8) == []
+
+
+def test_runs_of_the_processor_and_width_are_compared_first_then_other_widths_then_its_generation():
+    """Runs are labeled by their number: of the same width, of another one, and on another processor."""
+    changes = ({}, {"type": "float8"}, {"accelerator": "other", "family": "f"})
+    runs_of = zip(fast(0.2, 0.2, 0.2), changes, strict=True)
+    some = [dataclasses.replace(run, **change) for run, change in runs_of]
+    for first in range(3):
+        assert exceeded(some[first:], 0.9, family="f")[0] == ("model", first, first == 2)
+    assert exceeded(some[2:], 0.9, family="g") == exceeded(some[2:], 0.9) == []
+
+
+@for_each(("own", "theirs", "factor"), [("bfloat16", "float8", 2), ("float8", "bfloat16", 1)])
+def test_narrower_runs_are_compared_by_rate_and_wider_ones_by_utilization(own, theirs, factor):
+    some = fast(0.2, type=theirs)
+    assert exceeded(some, 0.2 * factor + 0.004, type=own) == []
+    assert exceeded(some, 0.2 * factor + 0.006, type=own)
+
+
+@for_each(
+    ("mfu", "best", "said"),
+    [(0.604, 0.6, 0), (0.606, 0.6, 1), (0.0604, 0.06, 0), (0.061, 0.06, 1)],
+)
+def test_a_prediction_exceeds_a_run_if_their_displayed_utilizations_differ(mfu, best, said):
+    assert len(exceeded(fast(best), mfu)) == 2 * said
+
+
+def test_facts_of_published_rates_are_those_of_the_catalog():
+    assert (ROOT / FASTEST).read_text(encoding="utf-8") == fastest_file()
+
+
+def test_pages_of_plans_that_are_much_faster_than_published_runs_say_so():
+    """The stored plans were searched by ``scripts/render --plans``."""
+    for row in rows():
+        published, best = float(row["tokens_per_second_per_proc"]), float(row["best"] or 0)
+        assert best < 1.25 * published or row["said"], row["model"]
 
 
 # -- cost -------------------------------------------------------------------------------------------------------------

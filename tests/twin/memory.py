@@ -213,9 +213,8 @@ def microbatches_held(run: Run, stage: int) -> float:
         return min(m, p)
     if run.folded or ex.pp_schedule == "zb_h2":
         return _listed_of(run, stage)
-    more = 1 if ex.ep_overlap == "1f1b" else 0
     if chunks == 1:
-        return min(m, p - stage + more)
+        return min(m, p - stage)
     if not run.rules.in_flight:
         return min(m, p) * (1 + (p - 1) / (chunks * p))
     return _held_in_chunks(run, stage, more)
@@ -228,7 +227,7 @@ def _held_in_chunks(run: Run, stage: int, more: int) -> float:
         own = chunks_of_stages(run.layout, ex)[stage]
         return Interleaved(p, chunks, m, more).most_held(stage, own) / sum(own)
     # Chunks that go forward before the first goes backward, and the one at work.
-    return min(m, (2 * (p - 1 - stage) + (chunks - 1) * p + 1 + more) / chunks)
+    return min(m, (2 * (p - 1 - stage) + (chunks - 1) * p + 1) / chunks)
 
 
 def _listed_of(run: Run, stage: int) -> float:
@@ -263,7 +262,11 @@ def fullest_stage(
     for number, blocks in enumerate(layout):
         end = None if embedding_head is None else _end(run, embedding_head, number)
         block = of_stages[number] if len(of_stages) == len(layout) else of_stages[0]
-        stages.append(StageMemory(block, blocks, microbatches_held(run, number), end))
+        held = microbatches_held(run, number)
+        if run.execution.ep_overlap == "1f1b" and not run.folded:
+            # A block goes forward while the last block of another microbatch goes backward.
+            held = min(run.microbatches, held + 1 / max(1, blocks))
+        stages.append(StageMemory(block, blocks, held, end))
     fullest = stages[0]
     for stage in stages[1:]:
         more = stage.tier1 > fullest.tier1

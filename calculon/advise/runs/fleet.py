@@ -1,7 +1,7 @@
 """Comparison of fleets ("which machine, how many processors"): whole runs of the best plans, with their limits."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -36,6 +36,7 @@ from calculon.declarations.usual_batch import (
     odd_part,
     sequences_in_words,
 )
+from calculon.estimate.exceeded_runs import ExceededRun
 from calculon.estimate.question import question
 from calculon.hardware.system import System
 from calculon.search.driver import run
@@ -85,6 +86,7 @@ class Point:
         campaign: Requested run.
         reason: Reason why no plan fits.
         memory: Risk of running out of memory, if no plan on this count has an acceptable risk; else empty.
+        above: Fastest published runs that the plan exceeds (:mod:`calculon.estimate.exceeded_runs`).
     """
 
     question: Question
@@ -94,6 +96,7 @@ class Point:
     campaign: Campaign
     reason: str = ""
     memory: str = ""
+    above: tuple[ExceededRun, ...] = ()
 
     @property
     def system(self) -> System:
@@ -194,6 +197,7 @@ class Point:
                 "days_high": high,
                 FITS: self.plan.stats[FITS],
                 "memory_remark": self.memory,
+                "above": [asdict(run) for run in self.above],
                 "meets": self.meets,
                 "limits": [one.to_dict() for one in self.limits],
                 "unchecked": list(self.unchecked),

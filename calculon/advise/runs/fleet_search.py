@@ -238,7 +238,8 @@ class Machine:
         plan, belief = candidates(found)[0], found[0].belief
         memory = "" if belief is None or belief.memory is None else belief.memory.remark
         whole = run_of(plan, q, self.campaign)
-        return Point(q, num_procs, plan, whole, self.campaign, memory=memory)
+        above = () if belief is None else belief.above
+        return Point(q, num_procs, plan, whole, self.campaign, memory=memory, above=above)
 
     @cached_property
     def needed(self) -> float:

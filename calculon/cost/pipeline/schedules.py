@@ -183,13 +183,12 @@ def held_microbatches(
     stages: Count,
     microbatches: Count,
     chunks: Count | int = 1,
-    more: int = 0,
 ) -> Count:
     """Microbatches whose activations a stage holds at once, in units of a whole stage.
 
     - forward only: the one at work;
     - GPipe: all;
-    - 1F1B: those ahead of the first backward pass, the one at work, and `more` chunks that go forward before that;
+    - 1F1B: those ahead of the first backward pass, and the one at work;
     - ZB-H1: on every stage as many as on the first, with those that wait for their weight gradients;
     - ZB-H2: 2 p - 1 on every stage;
     - ZBV and DualPipeV: 2 p and 2 p + 1 chunks, each half of a stage;
@@ -211,7 +210,7 @@ def held_microbatches(
         held = held_chunks(schedule, stage, stages, microbatches)[0].sum(axis=0) / 2
     else:
         ahead = np.where(chunks == 1, below, 2 * below + (chunks - 1) * stages)
-        held = np.minimum((ahead + 1 + more) / chunks, microbatches)
+        held = np.minimum((ahead + 1) / chunks, microbatches)
     return held
 
 

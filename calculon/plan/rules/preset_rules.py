@@ -1,6 +1,6 @@
 """Rules of framework presets: options and limits of the framework that runs an execution."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial, reduce
 from typing import Any
 
@@ -8,8 +8,10 @@ import numpy as np
 
 from calculon.base.errors import Problem
 from calculon.base.units import Array
+from calculon.declarations.axes import PUBLISHED_DEGREES
 from calculon.declarations.named_values import PRESETS
 from calculon.declarations.presets import Preset, find_preset, lacking, refused
+from calculon.declarations.statistics import OFFLOADS
 from calculon.plan.columns import encoded, field_of
 from calculon.plan.plan import NAMES
 from calculon.plan.rules.rule import Request, Requests, Rule
@@ -18,11 +20,11 @@ INNER = {"pipeline_interleaving"}
 """Innermost loop of a search: executions that a limit on it rejects are counted as infeasible."""
 
 
-def _has_values(preset: Preset, r: Requests) -> Array:
-    """Return a mask of executions whose values the framework supports in all fields."""
+def _has_values(preset: Preset, r: Requests, *, stage: int | None = None) -> Array:
+    """Return a mask of executions whose values the framework supports in all fields, or in those of a stage."""
     good = np.array(True)
     for name, entry in preset.entries.items():
-        if entry.runs:
+        if entry.runs and stage in (None, _stage((name,))):
             column = getattr(r.plan, name)
             good = good & reduce(
                 np.logical_or, (column == encoded(name, one) for one in entry.runs)
@@ -30,13 +32,26 @@ def _has_values(preset: Preset, r: Requests) -> Array:
     return good
 
 
-def _meets_limits(preset: Preset, r: Requests, *, inner: bool) -> Array:
-    """Return a mask of executions that meet the limits of a framework: limits on inner loops, or other limits."""
+def _meets_limits(preset: Preset, r: Requests, *, inner: bool, stage: int | None = None) -> Array:
+    """Return a mask of executions that meet the limits of a framework: limits on inner loops, or other limits.
+
+    With `stage`, only limits of this stage count (:data:`_STAGES`).
+    """
     good = np.array(True)
     for limit in preset.limits:
-        if inner is not INNER.isdisjoint(limit.that.names):
+        names = limit.that.names
+        if inner is not INNER.isdisjoint(names) and stage in (None, _stage(names)):
             good = good & np.asarray(limit.that.value(partial(_value, r)), bool)
     return good
+
+
+_STAGES = ({*PUBLISHED_DEGREES, "batch_size", "num_procs"}, {*OFFLOADS, "microbatch_size"})
+"""Fields that a search fixes after its variants, in order: the split of the processors, and then cells of its grid."""
+
+
+def _stage(names: Collection[str]) -> int:
+    """Return the number of the stage after which a search knows some fields; 0 if variants decide them."""
+    return max((i for i, late in enumerate(_STAGES, 1) if not late.isdisjoint(names)), default=0)
 
 
 def _of_each(holds: Callable[[Preset, Requests], Array]) -> Callable[[Requests], Array]:
@@ -114,18 +129,34 @@ def _rule(
     every: Callable[[Request], Iterator[Problem]],
     *,
     counted: bool = False,
+    parts: tuple[Rule, ...] = (),
 ) -> Rule:
     """Create a rule on all options or all limits of a framework; an execution may violate several."""
 
     def explain(one: Request) -> Problem:
         return next(every(one))
 
-    return Rule(reason, _of_each(holds), explain, ("preset",), counted, every)
+    return Rule(reason, _of_each(holds), explain, ("preset",), counted, every, parts)
+
+
+def _in_stages(
+    reason: str,
+    holds: Callable[..., Array],
+    every: Callable[[Request], Iterator[Problem]],
+) -> Rule:
+    """Create a rule with a part for each stage in which a search fixes fields."""
+    parts = (
+        _rule(f"{reason}, stage {stage}", partial(holds, stage=stage), every)
+        for stage in range(len(_STAGES) + 1)
+    )
+    return _rule(reason, holds, every, parts=tuple(parts))
 
 
 PRESET_RULES: tuple[Rule, ...] = (
-    _rule("framework_option", _has_values, _lacking),
-    _rule("framework_limit", partial(_meets_limits, inner=False), partial(_refused, inner=False)),
+    _in_stages("framework_option", _has_values, _lacking),
+    _in_stages(
+        "framework_limit", partial(_meets_limits, inner=False), partial(_refused, inner=False)
+    ),
     _rule(
         "framework_schedule",
         partial(_meets_limits, inner=True),

@@ -66,6 +66,8 @@ class Rule:
         counted: True if a search counts rejected executions as infeasible. Executions that other rules reject do not
             belong to the space, because the published enumeration has no loop for them.
         every: Function that returns all explanations, for a rule with several requirements; by default only `explain`.
+        parts: Rules that together reject the same executions. A search applies each as soon as it knows the fields
+            that the part reads. Empty for a rule that is applied as a whole.
     """
 
     reason: str
@@ -74,6 +76,7 @@ class Rule:
     about: tuple[str, ...] = ()
     counted: bool = False
     every: Callable[[Request], Iterable[Problem | str]] | None = None
+    parts: tuple["Rule", ...] = ()
 
     def concerns(self, requests: Requests) -> bool:
         """Return True if any row can violate the rule."""
