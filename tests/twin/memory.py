@@ -217,15 +217,15 @@ def microbatches_held(run: Run, stage: int) -> float:
         return min(m, p - stage)
     if not run.rules.in_flight:
         return min(m, p) * (1 + (p - 1) / (chunks * p))
-    return _held_in_chunks(run, stage, more)
+    return _held_in_chunks(run, stage)
 
 
-def _held_in_chunks(run: Run, stage: int, more: int) -> float:
+def _held_in_chunks(run: Run, stage: int) -> float:
     """Microbatches that a stage of several chunks holds; if chunks differ, at the peak of its blocks."""
     ex, m, p, chunks = run.execution, run.microbatches, run.execution.pipeline_par, run.chunks
     if run.layout is not None and chunks_differ(run.layout, ex) and run.layout[stage]:
         own = chunks_of_stages(run.layout, ex)[stage]
-        return Interleaved(p, chunks, m, more).most_held(stage, own) / sum(own)
+        return Interleaved(p, chunks, m, 0).most_held(stage, own) / sum(own)
     # Chunks that go forward before the first goes backward, and the one at work.
     return min(m, (2 * (p - 1 - stage) + (chunks - 1) * p + 1) / chunks)
 
