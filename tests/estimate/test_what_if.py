@@ -9,7 +9,7 @@ import calculon
 from calculon import inputs
 from calculon.estimate import what_if
 from calculon.inputs import Changed
-from tests.helpers import table_bits
+from tests.helpers import document, table_bits
 
 MODEL, EXECUTION, SYSTEM = "llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm"
 CHANGES = [
@@ -89,6 +89,12 @@ def test_machines_that_differ_only_in_terms_are_evaluated_together(monkeypatch):
 def test_what_cannot_be_is_named(change, text):
     with pytest.raises(calculon.SpecError, match=text):
         calculon.what_if(MODEL, EXECUTION, SYSTEM, [{}, change])
+
+
+def test_figures_vary_where_no_execution_can_run():
+    changes = [{"ext.ep_library.num_sms": n} for n in (20, 24)]
+    rows = [document("examples", EXECUTION) | {"num_procs": 7}] * 2
+    assert [*calculon.what_if(MODEL, rows, SYSTEM, changes).reason] == ["degrees_product"] * 2
 
 
 def test_figures_that_do_not_go_together_are_named_by_their_row():
