@@ -9,7 +9,7 @@ import calculon
 from calculon import inputs
 from calculon.estimate import what_if
 from calculon.inputs import Changed
-from tests.helpers import document, table_bits
+from tests.helpers import table_bits
 
 MODEL, EXECUTION, SYSTEM = "llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm"
 CHANGES = [
@@ -93,7 +93,7 @@ def test_what_cannot_be_is_named(change, text):
 
 def test_figures_vary_where_no_execution_can_run():
     changes = [{"ext.ep_library.num_sms": n} for n in (20, 24)]
-    rows = [document("examples", EXECUTION) | {"num_procs": 7}] * 2
+    rows = [inputs.execution(EXECUTION).to_dict() | {"num_procs": 7}] * 2
     assert [*calculon.what_if(MODEL, rows, SYSTEM, changes).reason] == ["degrees_product"] * 2
 
 
