@@ -48,7 +48,7 @@ def with_listed_stages(execution: Execution, model: Model) -> Execution:
     stages = [int(blocks) for blocks, count in kinds for _ in range(int(count))]
     chunks = execution.pipeline_interleaving
     # Launchers list chunks in pipeline order: all first chunks, then all second chunks.
-    last = int(layout.chunks.last.item())
+    last = int(layout.ending.item())
     counts = chunks_of_layout(stages, chunks, "", last).T.ravel()
     listed = ListsOfCounts().plain([int(count) for count in counts])
     return replace(execution, pp_layout="uniform", stage_blocks=listed)

@@ -13,7 +13,7 @@ The modules are listed in the order of computation, and each imports only from m
 - a stage for one microbatch: ``copies``, ``gradient_accumulation``, ``pipeline.transfers``, ``block_times``, and
   ``stage``, which has these steps one after the other;
 - pipelines whose stages differ: ``pipeline.orders``, ``pipeline.timeline``, ``pipeline.simulation``,
-  ``pipeline.schedules``, ``uneven``;
+  ``pipeline.schedules``, ``pipeline.interleaved``, ``chunk_times``, ``uneven``;
 - an iteration: ``pipeline_stages`` (all kinds of stages, and the slowest), ``iteration_times``;
 - memory: ``in_flight``, ``stage_memory``;
 - statistics: ``quoted_figures``, ``batch``.

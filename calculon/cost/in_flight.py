@@ -1,12 +1,13 @@
 """Microbatches in flight: those whose activations a pipeline stage holds at its peak, in units of a whole stage."""
 
-from functools import reduce
+from functools import lru_cache, reduce
 
 import numpy as np
 
-from calculon.base.units import Count
+from calculon.base.units import Array, Count
 from calculon.cost.pipeline.schedules import held_chunks, held_microbatches
 from calculon.editions.edition import Edition
+from calculon.plan.choices import distinct
 from calculon.plan.schedule import Schedule
 
 
@@ -93,3 +94,61 @@ def on_inner(schedule: Schedule, first: Count, stage: Count | int) -> Count:
         several = held_microbatches("1f1b", stage, stages, schedule.microbatches, chunks, more)
         held = np.where(chunks > 1, several, held)
     return np.minimum(first, _of_schedule(schedule, held))
+
+
+def of_chunks(schedule: Schedule, held: Count, stage: Count | int) -> Count:
+    """Return the microbatches in flight on a stage: `held`, or as its chunks have it if they differ.
+
+    The number of microbatches differs between the chunks of a stage, and changes from pass to pass: the blocks of all
+    of them have the most activations at the peak, which is given as microbatches of the whole stage.
+    """
+    layouts = schedule.chunk_layouts
+    if layouts is None:
+        return held
+    columns = held, layouts.differ, layouts.number, schedule.microbatches, stage
+    broadcast = np.broadcast_arrays(*columns)
+    same, differ, *keys = (values.ravel() for values in broadcast)
+    there = np.flatnonzero(differ)
+    rows, inverse, _ = distinct([values[there].astype(np.int64) for values in keys])
+    found, more = np.array(same, float), int(schedule.choice.pairs_passes)
+    for place, (number, microbatches, own) in enumerate(rows.tolist()):
+        blocks = layouts.layouts[number].of_kind.sum(axis=0)
+        if own < len(blocks) and blocks[own].any():
+            peaks = peak_of_chunks(tuple(map(tuple, blocks.tolist())), microbatches, more)
+            found[there[inverse == place]] = peaks[own]
+    return found.reshape(broadcast[0].shape)
+
+
+@lru_cache(maxsize=4096)
+def peak_of_chunks(
+    blocks: tuple[tuple[float, ...], ...], microbatches: int, more: int = 0
+) -> Array:
+    """Return the most microbatches whose activations each stage holds with the interleaved schedule, by its blocks.
+
+    Args:
+        blocks: Blocks of the chunks of every stage.
+        more: Forward passes before the first backward pass in addition to the usual number.
+
+    >>> peak_of_chunks(((2, 1), (1, 2)), 4)  # stage 0 holds 4 passes of its first chunk and 1 of the second: 9 blocks
+    array([3.        , 1.33333333])
+    """
+    stages, chunks = len(blocks), len(blocks[0])
+    # After three groups, passes repeat from group to group.
+    microbatches = min(microbatches, 3 * stages + microbatches % stages)
+    groups = -(-microbatches // stages)
+    number = np.arange(groups * stages * chunks)
+    group, within = np.divmod(number, stages * chunks)
+    chunk, member = np.divmod(within, stages)
+    exists = group * stages + member < microbatches
+    ahead = (chunks - 1) * stages + 1 + more
+    peaks = []
+    for stage, own in enumerate(blocks):
+        sizes = np.array(own)
+        forward, backward = (
+            np.append(0.0, np.cumsum(exists * sizes[order]))
+            for order in (chunk, chunks - 1 - chunk)
+        )
+        last = np.minimum(number + ahead + 2 * (stages - 1 - stage), len(number))
+        peak = (forward[last] - backward[:-1]).max()
+        peaks.append(peak / max(sum(own), 1.0))
+    return np.array(peaks)

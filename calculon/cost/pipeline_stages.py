@@ -64,7 +64,16 @@ class PipelineStages:
         """Times of the stages of a layout; None without a layout."""
         if self.schedule.layout is None:
             return None
-        return UnevenStages(self.stages, self.stalled, self.schedule, self.mean.embedding_head)
+        given = self.stages, self.stalled, self.schedule, self.mean.embedding_head
+        return UnevenStages(*given, self.of_kinds)
+
+    @cached_property
+    def of_kinds(self) -> list[Stage]:
+        """A stage of each kind of block."""
+        layout = self.schedule.layout
+        if self._kinds is None or layout is None or layout.of_kind is None:
+            return [self.mean]
+        return [self.with_blocks(own[:, None]) for own in np.eye(len(layout.of_kind))]
 
     @cached_property
     def slowest(self) -> Stage:

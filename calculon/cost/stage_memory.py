@@ -72,7 +72,7 @@ def memory(
     """
     if schedule.choice.folded:
         return _of_folded(costs, schedule, edition, embedding_head)
-    held = in_flight.on_first(schedule, edition)
+    held = in_flight.of_chunks(schedule, in_flight.on_first(schedule, edition), 0)
     layout = schedule.layout
     of_first = of_last = schedule
     if layout is not None:
@@ -97,17 +97,23 @@ def memory(
     found = of_stage(FIRST, of_first, held, first)
     if layout is not None and layout.place is not None:
         for kind in range(1, len(layout.blocks) - 1):
-            there = in_flight.on_inner(schedule, held, layout.place[kind])
+            there = _on_inner(schedule, held, layout.place[kind])
             between = schedule.with_blocks(layout.blocks[kind])
             found = _fuller(found, of_stage(kind, between, there))
     elif layout is not None:
         listed = schedule.columns.stage_blocks.any()
         for stage in range(1, len(layout.blocks) - 1) if listed else (SECOND,):
             inner = np.where(schedule.pipeline_par > stage + 1, layout.blocks[stage], 0.0)
-            there = in_flight.on_inner(schedule, held, stage)
+            there = _on_inner(schedule, held, stage)
             found = _fuller(found, of_stage(stage, schedule.with_blocks(inner), there))
     other_held = np.where(schedule.pipeline_par > 1, in_flight.on_last(schedule), held)
+    other_held = in_flight.of_chunks(schedule, other_held, schedule.pipeline_par - 1)
     return _fuller(found, of_stage(LAST, of_last, other_held, last))
+
+
+def _on_inner(schedule: Schedule, first: Count, stage: Count | int) -> Count:
+    """Return the microbatches in flight on a stage after the first."""
+    return in_flight.of_chunks(schedule, in_flight.on_inner(schedule, first, stage), stage)
 
 
 def _of_folded(

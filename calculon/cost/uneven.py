@@ -8,6 +8,7 @@ import numpy as np
 from calculon.base.arrays import cached_property
 from calculon.base.units import Array, Count, Seconds
 from calculon.cost.block_cost import BlockCost
+from calculon.cost.chunk_times import ChunkTimes
 from calculon.cost.embedding_head import EmbeddingHead
 from calculon.cost.pipeline.schedules import Passes, batch_time, chunked_time
 from calculon.cost.pipeline.simulation import ChunkPasses
@@ -28,6 +29,7 @@ class UnevenStages:
     Args:
         stages: A stage of each kind of the layout.
         stalled: Time that each of them waits for the data-parallel traffic of a microbatch.
+        kinds: A stage of each kind of block.
     """
 
     def __init__(
@@ -36,10 +38,11 @@ class UnevenStages:
         stalled: Sequence[Seconds],
         schedule: Schedule,
         embedding_head: EmbeddingHead | None,
+        kinds: Sequence[Stage],
     ):
         assert schedule.layout is not None
         self._stages, self._stalled = stages, stalled
-        self._embedding_head = embedding_head
+        self._embedding_head, self._kinds = embedding_head, kinds
         self._schedule, self._layout = schedule, schedule.layout
 
     @cached_property
@@ -131,39 +134,38 @@ class UnevenStages:
         return self._longest()
 
     def _longest(self, *, paired: bool = False) -> Seconds:
-        """Return the sum over chunks of the time of a microbatch on the stage that takes longest in that chunk.
+        """Return the sum over equal chunks of the time of a microbatch on the stage that takes longest in that chunk.
 
         Blocks take less time if their passes are `paired` with passes of another microbatch. The first chunk has the
         embedding, and the last one the head. All chunks have the mean block of the slowest stage, and the longest stall
         of any stage. The sum is at least the time of the slowest stage, and equal to it for a single chunk.
         """
-        chunks, interleaving = self._layout.chunks, self._schedule.interleaving
+        interleaving = self._schedule.interleaving
         base = self.of_slowest(self._each(lambda x: x.times.forward_base + x.times.backward_base))
         edge = self.of_slowest(self._each(lambda x: x.times.forward_edge + x.times.backward_edge))
         if paired:
             hidden = self.of_slowest(self._paired)
             base, edge = base - hidden, edge - hidden
-        embedding: Seconds = np.zeros(1)
-        head: Seconds = np.zeros(1)
+        ends: Seconds = np.zeros(1)
         if self._embedding_head is not None:
-            ends = self._embedding_head
-            embedding, head = (
-                ends.forward(e) + ends.backward(e) for e in (ends.cost.embedding, ends.cost.head)
-            )
+            both = self._embedding_head
+            embedding, head = both.cost.embedding, both.cost.head
+            ends = both.forward(embedding) + both.backward(embedding)
+            ends = ends + both.forward(head) + both.backward(head)
         every = [stage.accumulation for stage in self._stages]
         added = [one for one in every if one is not None]
         if added:
             _, of_embedding, of_head = added[FIRST]
             each = self.of_slowest([one[0] for one in added])
             base, edge = base + each, edge + each
-            embedding, head = embedding + of_embedding, head + of_head
-        blocks = chunks.longest * base + interleaving * (edge - base)
+            ends = ends + of_embedding + of_head
+        blocks = self._layout.largest * base + interleaving * (edge - base)
         blocks = blocks + self.passes.largest(self.passes.stalled)
-        first = np.maximum(0.0, (chunks.first - chunks.first_most) * base + embedding)
-        last = np.maximum(0.0, (chunks.last - chunks.last_most) * base + head)
-        both = self.passes.both
-        whole = self.passes.largest(self._less(both, [1.0] * len(both)) if paired else both)
-        return np.where(interleaving > 1, np.maximum(blocks + first + last, whole), whole)
+        both_passes = self.passes.both
+        whole = self.passes.largest(
+            self._less(both_passes, [1.0] * len(both_passes)) if paired else both_passes
+        )
+        return np.where(interleaving > 1, np.maximum(blocks + ends, whole), whole)
 
     @cached_property
     def slowest(self) -> Array:
@@ -184,6 +186,11 @@ class UnevenStages:
         return self.of_slowest(self._layout.blocks)
 
     @property
+    def chunks(self) -> ChunkTimes:
+        """Times of chunks with different numbers of blocks."""
+        return ChunkTimes(self._kinds, self._stalled, self._schedule, self._embedding_head)
+
+    @property
     def slowest_is_outer(self) -> tuple[Array, Array]:
         """Masks of the executions whose slowest stage is the first, and whose slowest stage is the last."""
         return self.slowest == FIRST, self.slowest == len(self._layout.blocks) - 1
@@ -201,7 +208,14 @@ class UnevenStages:
         time = batch_time(name, passes, microbatches, chunks, self.longest)
         if self._schedule.choice.pairs_passes:
             time = time - self._schedule.pairs * (self.longest - self._longest(paired=True))
+        layouts = self._schedule.chunk_layouts
+        if layouts is not None:
+            time = self.chunks.batch_time(time)
         idle = time - microbatches * passes.largest(self._mean(passes.both))
+        if (
+            layouts is not None
+        ):  # pairs of chunks that differ may save less than the mean of their stage
+            idle = np.where(layouts.differ & (idle <= _ROUNDING * time), 0.0, idle)
         return np.where(self._schedule.pipeline_par > 1, idle, 0.0)
 
     def delay_of_transfers(self, delay: Seconds) -> Seconds:

@@ -1,5 +1,6 @@
 """Time and memory of the pipeline stages of one execution."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from calculon.cost.stage_memory import (
     memory_of_stage,
 )
 from calculon.plan.stage_kinds import chunks_of_layout, kinds_of_chunks
-from calculon.plan.stage_layout import StageLayout, chunks_of, list_of
+from calculon.plan.stage_layout import StageLayout, list_of
 
 
 class StagePasses(NamedTuple):
@@ -94,7 +95,8 @@ def _chunk_blocks(batch: Batch) -> Array:
     kinds = zip(layout.blocks, layout.count, strict=True)
     stages = [_one(blocks) for blocks, count in kinds for _ in range(_one(count))]
     listed = list_of(_one(schedule.columns.stage_blocks))
-    return chunks_of_layout(stages, _one(schedule.interleaving), listed, _one(layout.chunks.last))
+    ends = _one(layout.ending), _one(layout.beginning)
+    return chunks_of_layout(stages, _one(schedule.interleaving), listed, *ends)
 
 
 def _of_stages(batch: Batch) -> Stage:
@@ -114,13 +116,11 @@ def _of_stages(batch: Batch) -> Stage:
 
 def stage_passes(batch: Batch) -> StagePasses:
     """Return the passes of every stage with exposed communication; transfers follow every chunk."""
-    stages = _of_stages(batch)
-    whole, weight, again = stages.times, stages.block.wgrad.time, stages.block.re.time
     passes = StagePasses(
-        forward=_chunks(batch, whole.forward_base, whole.forward_edge),
-        backward=_chunks(batch, whole.backward_base, whole.backward_edge),
-        weight=_chunks(batch, weight, weight),
-        again=_chunks(batch, again, again),
+        forward=_chunks(batch, lambda x: (x.times.forward_base, x.times.forward_edge)),
+        backward=_chunks(batch, lambda x: (x.times.backward_base, x.times.backward_edge)),
+        weight=_chunks(batch, lambda x: (x.block.wgrad.time,) * 2),
+        again=_chunks(batch, lambda x: (x.block.re.time,) * 2),
     )
     if batch.stage.embedding_head is not None:
         ends, choice = batch.stage.embedding_head, batch.schedule.choice
@@ -155,9 +155,15 @@ def stage_hidden(batch: Batch) -> Seconds:
     return np.asarray(_paired(batch) * (pairs / schedule.microbatches))
 
 
-def _chunks(batch: Batch, base: Seconds, edge: Seconds) -> Array:
-    """Return a time summed over the blocks of every chunk; missing blocks cost as much as in the pipeline bubble."""
+def _chunks(batch: Batch, quantity: Callable[[Stage], tuple[Seconds, Seconds]]) -> Array:
+    """Return a time summed over the blocks of every chunk; missing blocks cost as much as in the pipeline bubble.
+
+    `quantity` is the time of a base and of an edge block.
+    """
     schedule = batch.schedule
+    if schedule.chunk_layouts is not None:
+        return _of_own_blocks(batch, quantity)
+    base, edge = quantity(_of_stages(batch))
     blocks, chunks = np.array(stage_blocks(batch)), _one(schedule.interleaving)
     if schedule.choice.folded:
         each = _of_ranks(batch, _halves(batch))
@@ -166,17 +172,28 @@ def _chunks(batch: Batch, base: Seconds, edge: Seconds) -> Array:
         return np.asarray((each - 1) * base + edge)
     if schedule.layout is not None and schedule.layout.of_kind is not None:
         return np.asarray((_chunk_blocks(batch) - 1) * base[:, None] + edge[:, None])
-    listed = list_of(_one(schedule.columns.stage_blocks))
-    if listed:
-        return np.asarray((chunks_of(listed, len(blocks)) - 1) * base + edge)
     # Chunks have whole blocks; the last block of each has the cost of the edge, with its transfer.
     if schedule.layout is not None:
-        each = chunks_of_layout(blocks.tolist(), chunks, "", _one(schedule.layout.chunks.last))
+        ends = _one(schedule.layout.ending), _one(schedule.layout.beginning)
+        each = chunks_of_layout(blocks.tolist(), chunks, "", *ends)
         return np.asarray((each - 1) * base + edge)
     times = np.full((len(blocks), chunks), float(schedule.chunk_sum(base, edge)[0]))
     mean = (base + edge) / 2 if _one(schedule.base_blocks) else edge
     times[:, -1] -= (blocks.max() - blocks) * mean
     return times
+
+
+def _of_own_blocks(batch: Batch, quantity: Callable[[Stage], tuple[Seconds, Seconds]]) -> Array:
+    """Return a time of chunks with different numbers of blocks, summed over their kinds of block."""
+    layouts = batch.schedule.chunk_layouts
+    assert layouts is not None
+    blocks = layouts.layouts[_one(layouts.number)].of_kind
+    times = np.array([np.broadcast_arrays(*quantity(x)) for x in batch.pipeline.of_kinds])
+    base, edge = times[:, 0, 0], times[:, 1, 0]
+    whole = blocks.sum(axis=0)
+    # A chunk without blocks has the transfer only.
+    share = np.where(whole > 0, blocks, 1.0) / np.where(whole > 0, whole, len(blocks))
+    return np.asarray(np.tensordot(base, blocks, 1) + np.tensordot(edge - base, share, 1))
 
 
 def execute(batch: Batch, microbatches: int) -> list[Span]:
@@ -193,9 +210,16 @@ def execute(batch: Batch, microbatches: int) -> list[Span]:
     orders = [
         order(schedule, stage, stages, microbatches, chunks, pairs=pairs) for stage in range(stages)
     ]
-    hidden = (_paired(batch) / chunks).tolist()
+    if batch.schedule.chunk_layouts is None:
+        paired = np.repeat(_paired(batch)[:, None] / chunks, chunks, axis=1)
+    else:
+        paired = _of_own_blocks(batch, lambda x: (x.block.paired,) * 2)
+
+    def hidden(stage: int, one: int, other: int) -> float:
+        return float(min(paired[stage, one], paired[stage, other]))
+
     name = "1f1b" if schedule == "forward" else schedule
-    return timeline(orders, duration, _delay(batch), hidden.__getitem__, name)
+    return timeline(orders, duration, _delay(batch), hidden, name)
 
 
 def _delay(batch: Batch) -> float:
@@ -227,6 +251,7 @@ def stage_memory(batch: Batch) -> Memory:
             schedule.interleaving,
             int(schedule.choice.pairs_passes),
         )
+        held = in_flight.of_chunks(schedule, held, stages)
 
     def with_vocabulary(vocabulary: VocabularyMemory | None) -> Memory:
         here, own = schedule.with_blocks(blocks), _of_stages(batch)

@@ -24,7 +24,12 @@ from calculon.plan.mesh import (
     processors,
     strides_of,
 )
-from calculon.plan.stage_kinds import with_folded_kinds, with_kinds
+from calculon.plan.stage_kinds import (
+    ChunkLayouts,
+    chunk_layouts,
+    with_folded_kinds,
+    with_kinds,
+)
 from calculon.plan.stage_layout import StageLayout
 
 _AUTO = code("grad_dtype", "auto")
@@ -270,9 +275,22 @@ class Schedule:
         if self.choice.folded:
             layout = StageLayout.folded(columns, self.ranks, model)
             return with_folded_kinds(layout, model) if kinds else layout
-        layout = StageLayout.of(columns, self.pipeline_par, self.recompute_all, model)
-        in_order = self.choice.simulated
-        return with_kinds(layout, columns, model, in_order=in_order) if kinds else layout
+        if not kinds:
+            return self._stages
+        return with_kinds(self._stages, columns, model, in_order=self.choice.simulated)
+
+    @cached_property
+    def _stages(self) -> StageLayout:
+        """Layout whose stages are not distinguished by their kinds of block."""
+        return StageLayout.of(self.columns, self.pipeline_par, self.recompute_all, self._model)
+
+    @cached_property
+    def chunk_layouts(self) -> ChunkLayouts | None:
+        """Layouts of chunks with different numbers of blocks; None if all chunks of all executions are alike."""
+        if self.layout is None or self.choice.folded:
+            return None
+        several = self.layout.of_kind is not None
+        return chunk_layouts(self._stages, self.columns, self._model, kinds=several)
 
     @cached_property
     def blocks(self) -> Count:

@@ -1,7 +1,8 @@
-"""Kinds of block in pipeline stages, from the position of the stages in the model."""
+"""Chunks of pipeline stages, and their kinds of block, from the position of the stages in the model."""
 
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,6 +31,8 @@ def kinds_of_chunks(model: Model, chunks: Array) -> Array:
     Source: Narayanan et al., arXiv 2104.04473, section 2.2.
     """
     kinds = kinds_by_block(model)
+    if not kinds:
+        return chunks[None]
     every = list(dict.fromkeys(kinds))
     among = np.array([[kind == one for kind in kinds] for one in every], float)
     before = np.concatenate([np.zeros((len(every), 1)), among.cumsum(axis=1)], axis=1)
@@ -50,21 +53,43 @@ def kinds_of_halves(model: Model, halves: Array) -> Array:
 
 
 def chunks_of_layout(
-    stages: Sequence[float], interleaving: int, listed: str, last: int | None = None
+    stages: Sequence[float],
+    interleaving: int,
+    listed: str,
+    last: int | None = None,
+    first: int | None = None,
 ) -> Array:
     """Return the blocks of every chunk of stages with the given numbers of blocks: shape (stages, chunks).
 
-    `last` is the blocks of the last chunk of the last stage, if it differs from an even distribution.
+    `first` and `last` are the blocks of the first chunk of the first stage and of the last chunk of the last stage, if
+    they differ from an even distribution.
     """
     if listed:
         return chunks_of(listed, len(stages))
+    several = len(stages) > 1
+    beginnings = [first if several else None] + [None] * (len(stages) - 1)
     endings = [None] * (len(stages) - 1) + [last]
     return np.stack(
         [
-            chunks_of_stage(max(int(blocks), 0), interleaving, ending)
-            for blocks, ending in zip(stages, endings, strict=True)
+            chunks_of_stage(max(int(blocks), 0), interleaving, ending, beginning)
+            for blocks, beginning, ending in zip(stages, beginnings, endings, strict=True)
         ]
     )
+
+
+class _Stages(NamedTuple):
+    """The stages of one layout.
+
+    Attributes:
+        kinds: Distinct stages: blocks, number of such stages, index of the first one, and blocks of each kind. The
+            order is: first stage, inner stages by position, last stage. A single stage counts as the last one.
+        kind: Index of each stage in the kinds; the last one has -1.
+        chunks: Blocks of every chunk: shape (stages, chunks).
+    """
+
+    kinds: tuple[tuple[float, ...], ...]
+    kind: list[int]
+    chunks: Array
 
 
 @lru_cache(maxsize=4096)
@@ -73,26 +98,30 @@ def _distinct_stages(
     stages: tuple[int, ...],
     interleaving: int,
     listed: str,
-    last: int,
+    ends: tuple[int, int],
     in_order: bool,
-) -> tuple[tuple[float, ...], ...]:
-    """Return the distinct stages: blocks, number of such stages, index of the first one, and blocks of each kind.
+) -> _Stages:
+    """Return the distinct stages of a layout; stages that list their chunks differ if their chunks do.
 
-    The order is: first stage, inner stages by position, last stage. A single stage counts as the last one. If they are
-    `in_order`, only neighboring inner stages are counted together.
+    Args:
+        ends: Blocks of the first chunk of the first stage, and of the last chunk of the last stage.
+        in_order: Count only neighboring inner stages together.
     """
-    chunks = chunks_of_layout(stages, interleaving, listed, last)
+    first_chunk, last_chunk = ends
+    chunks = chunks_of_layout(stages, interleaving, listed, last_chunk, first_chunk)
     counts = kinds_of_chunks(model, chunks).sum(axis=2).T
     rows = [(float(own.sum()), 1.0, float(i), *own.tolist()) for i, own in enumerate(counts)]
     final = rows[-1]
     first = rows[0] if len(rows) > 1 else (final[0], 0.0, *final[2:])
     between: dict[tuple[float, ...], tuple[float, ...]] = {}
+    kind = [FIRST] * (len(rows) > 1)
     runs = np.append(0, (np.diff(counts, axis=0) != 0).any(axis=1).cumsum()) * in_order
-    for blocks, more, place, *own in rows[1:-1]:
-        key = (runs[int(place)], *own)
+    for (blocks, more, place, *own), parts in zip(rows[1:-1], chunks[1:-1].tolist(), strict=True):
+        key = (runs[int(place)], *own, *(parts if listed else ()))
         _, count, foremost, *_ = between.get(key, (blocks, 0.0, place))
         between[key] = (blocks, count + more, foremost, *own)
-    return (first, *between.values(), final)
+        kind.append(SECOND + list(between).index(key))
+    return _Stages((first, *between.values(), final), [*kind, LAST], chunks)
 
 
 @lru_cache(maxsize=4096)
@@ -134,7 +163,8 @@ def with_folded_kinds(layout: StageLayout, model: Model) -> StageLayout:
     return StageLayout(
         blocks=blocks,
         count=count,
-        chunks=layout.chunks,
+        beginning=layout.beginning,
+        ending=layout.ending,
         place=place,
         halves=np.stack(rest[:2]),
         of_kind=np.stack(rest[2:]),
@@ -145,6 +175,23 @@ def with_kinds(
     layout: StageLayout, columns: Columns, model: Model, *, in_order: bool
 ) -> StageLayout:
     """Return a layout whose stages are distinguished by their kinds of block, `in_order` for a simulation."""
+    rows, inverse, shape = _distinct_layouts(layout, columns)
+    found = [_stages_of(row, model, in_order=in_order).kinds for row in rows.tolist()]
+    blocks, count, place, *of_kind = _table(found, inverse, shape)
+    return StageLayout(
+        blocks=blocks,
+        count=count,
+        beginning=layout.beginning,
+        ending=layout.ending,
+        place=place,
+        of_kind=np.stack(of_kind),
+    )
+
+
+def _distinct_layouts(
+    layout: StageLayout, columns: Columns
+) -> tuple[Array, Array, tuple[int, ...]]:
+    """Return the distinct layouts of executions as rows of numbers, the index of each execution, and their shape."""
     of_layout = [
         *(layout.blocks[FIRST : SECOND + 2]),
         *(layout.count[FIRST : SECOND + 2]),
@@ -152,20 +199,72 @@ def with_kinds(
         columns.pipeline_par,
         columns.pipeline_interleaving,
         columns.stage_blocks,
-        layout.chunks.last,
+        layout.beginning,
+        layout.ending,
     ]
     same = np.broadcast_arrays(*of_layout)
-    shape = same[0].shape
     rows, inverse, _ = distinct([values.ravel().astype(np.int64) for values in same])
-    found = [_stages_of(row, model, in_order=in_order) for row in rows.tolist()]
-    blocks, count, place, *of_kind = _table(found, inverse, shape)
-    return StageLayout(
-        blocks=blocks,
-        count=count,
-        chunks=layout.chunks,
-        place=place,
-        of_kind=np.stack(of_kind),
-    )
+    return rows, inverse, same[0].shape
+
+
+class ChunkLayout(NamedTuple):
+    """Chunks of the stages of a layout.
+
+    Attributes:
+        of_kind (shape (kinds of block, stages, chunks)): Blocks of each kind.
+        kind: Kind of every stage in the layout of stages.
+    """
+
+    of_kind: Array
+    kind: list[int]
+
+
+class ChunkLayouts(NamedTuple):
+    """Distinct layouts of executions with several chunks per stage, some of which have different numbers of blocks.
+
+    Attributes:
+        layouts: The layouts.
+        number: Index of the layout of each execution.
+        differ: Mask of executions whose chunks differ.
+    """
+
+    layouts: list[ChunkLayout]
+    number: Array
+    differ: Array
+
+
+def chunk_layouts(
+    layout: StageLayout, columns: Columns, model: Model, *, kinds: bool
+) -> ChunkLayouts | None:
+    """Return the layouts of chunks that differ; None if no execution has any.
+
+    Args:
+        layout: The layout, whose stages are not distinguished by their kinds of block.
+        kinds: Number the stages by their kinds of block (:func:`with_kinds`).
+    """
+    if not (columns.pipeline_interleaving > 1).any():
+        return None
+    rows, inverse, shape = _distinct_layouts(layout, columns)
+    found = [_stages_of(row, model) for row in rows.tolist()]
+    differ = np.array([bool((one.chunks != one.chunks[0, 0]).any()) for one in found])
+    several = rows[:, -4] > 1  # chunks
+    differ &= several
+    if not differ.any():
+        return None
+    layouts = []
+    for row, one in zip(rows.tolist(), found, strict=True):
+        kind, of_kind = one.kind, kinds_of_chunks(model, one.chunks)
+        if not kinds:
+            inner = range(SECOND, len(kind) - 1)
+            kind = [FIRST, *inner, LAST] if row[-3] else _even_kinds(row, len(kind))
+        layouts.append(ChunkLayout(of_kind, kind))
+    return ChunkLayouts(layouts, inverse.reshape(shape), differ[inverse].reshape(shape))
+
+
+def _even_kinds(row: Sequence[int], stages: int) -> list[int]:
+    """Return the kind of every stage of a layout without a list, whose inner stages have more or fewer blocks."""
+    more, fewer = row[4:6]
+    return [*[FIRST] * (stages > 1), *[SECOND] * more, *[SECOND + 1] * fewer, LAST]
 
 
 def _table(
@@ -187,15 +286,14 @@ def _padded(stages: tuple[tuple[float, ...], ...], most: int) -> tuple[tuple[flo
     return (*others, *[(blocks, 0.0, *rest)] * (most - len(stages)), last)
 
 
-def _stages_of(
-    row: Sequence[int], model: Model, *, in_order: bool
-) -> tuple[tuple[float, ...], ...]:
-    """Return the distinct stages of one layout, given as a row of numbers from :func:`with_kinds`."""
-    first, more, fewer, _, count, others, last, degree, interleaving, number, ending = row
+def _stages_of(row: Sequence[int], model: Model, *, in_order: bool = False) -> _Stages:
+    """Return the stages of one layout, given as a row of numbers from :func:`_distinct_layouts`."""
+    first, more, fewer, _, count, others, last, degree, interleaving, number, *ends = row
     listed = list_of(number)
-    if listed and len(listed.split("-")) % degree:
+    if listed and len(listed.split("-")) != degree * interleaving:
         listed = ""  # rules refuse it
     stages = [first] * (degree > 1) + [more] * count + [fewer] * others + [last]
     if listed:
         stages = [0] * degree
-    return _distinct_stages(model, tuple(stages), interleaving, listed, ending, in_order)
+    both = ends[0], ends[1]
+    return _distinct_stages(model, tuple(stages), interleaving, listed, both, in_order)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from calculon.architecture.segments import kinds_of_block, prediction_module, segments, totals
-from calculon.base.records import apply, record
+from calculon.base.records import record
 from calculon.base.units import Array, Count
 from calculon.declarations.lists_of_counts import ListsOfCounts
 from calculon.declarations.model import Model
@@ -42,50 +42,6 @@ def own_stages(columns: Columns) -> Array:
 
 
 @record
-class ChunkBlocks:
-    """Blocks of the chunks of stages.
-
-    Attributes:
-        longest: Largest number of blocks of any stage's chunk, summed over the chunks of a stage.
-        first_most, first: Blocks of the first chunk: the maximum over stages, and of the first stage.
-        last_most, last: Blocks of the last chunk: the maximum over stages, and of the last stage.
-    """
-
-    longest: Count
-    first_most: Count
-    first: Count
-    last_most: Count
-    last: Count
-
-    @classmethod
-    def of(
-        cls, blocks: Count, count: Count, interleaving: Count, balanced: Array | None = None
-    ) -> "ChunkBlocks":
-        """Divide the blocks of stages evenly over chunks, with larger chunks first.
-
-        If they are `balanced`, the last chunk of the last stage has only the blocks for which its other chunks have no
-        space: these are as large as those of other stages.
-        """
-        most = np.where(count > 0, blocks, 0.0).max(axis=0)
-        last = np.floor(blocks[LAST] / interleaving)
-        last_most = np.floor(most / interleaving)
-        if balanced is not None and balanced.any():
-            of_others = np.where(count > 0, blocks, 0.0)[:LAST].max(axis=0)
-            others = np.floor(of_others / interleaving)
-            least = np.maximum(0.0, blocks[LAST] - (of_others - others))
-            last = np.where(balanced, least, last)
-            last_most = np.where(balanced, np.maximum(others, least), last_most)
-            most = np.where(balanced, of_others - others + last_most, most)
-        return cls(
-            longest=most,
-            first_most=np.ceil(most / interleaving),
-            first=np.ceil(np.where(count[FIRST] > 0, blocks[FIRST], blocks[LAST]) / interleaving),
-            last_most=last_most,
-            last=last,
-        )
-
-
-@record
 class StageLayout:
     """Blocks of the stages of executions; every stage has whole blocks, and any stage may be the slowest.
 
@@ -93,12 +49,13 @@ class StageLayout:
     blocks), and the last or only stage. Executions that list their stages have more kinds before the last: kind *i* is
     stage *i*.
 
-    Chunks of a stage that are not listed differ by at most one block, and larger ones come first; in a balanced layout,
-    the last chunk of the last stage, which has the head, may have fewer blocks.
+    Chunks of a stage that are not listed differ by at most one block, and larger ones come first. The first chunk of
+    the first stage has one block less if the embedding counts as a block; in a balanced layout, the last chunk of the
+    last stage, which has the head, may have fewer blocks.
 
     Attributes:
         blocks, count: Blocks of a stage of each kind, and number of such stages.
-        chunks: Blocks of chunks.
+        beginning, ending: Blocks of the first chunk of the first stage, and of the last chunk of the last stage.
         place: Index of the first stage of each kind, if inner kinds differ by more than their blocks.
         halves (shape (2, kinds of stage, ...)): Blocks of both chunks of ranks that hold two opposite parts of the
             model (V-shaped schedules). Then the last kind is the first rank, which holds both ends of the model, the
@@ -109,7 +66,8 @@ class StageLayout:
 
     blocks: Count
     count: Count
-    chunks: ChunkBlocks
+    beginning: Count
+    ending: Count
     place: Count | None = None
     of_kind: Count | None = None
     halves: Count | None = None
@@ -139,11 +97,12 @@ class StageLayout:
         more = rest - low * between
         blocks = np.stack(np.broadcast_arrays(first, low + (more > 0), low, last))
         count = np.stack(np.broadcast_arrays(np.where(piped, 1.0, 0.0), more, inner - more, 1.0))
-        parts = ChunkBlocks.of(blocks, count, chunks, balanced & piped & (chunks > 1))
+        ending = _ending(blocks, count, chunks, balanced & piped & (chunks > 1))
+        embedding = np.where(count[FIRST] > 0, ends_as_blocks(columns)[0], 0.0)
+        beginning = np.ceil((blocks[FIRST] + embedding) / chunks) - embedding
         if columns.stage_blocks.any():
             blocks, count = _listed(columns, blocks, count)
-            parts = _listed_chunks(columns, parts)
-        return cls(blocks=blocks, count=count, chunks=parts)
+        return cls(blocks=blocks, count=count, beginning=beginning, ending=ending)
 
     @classmethod
     def folded(cls, columns: Columns, ranks: Count, model: Model) -> "StageLayout":
@@ -185,7 +144,8 @@ class StageLayout:
         return cls(
             blocks=blocks,
             count=count,
-            chunks=ChunkBlocks.of(blocks, count, np.full(1, 2.0)),
+            beginning=halves[0, LAST],
+            ending=halves[1, LAST],
             place=place,
             halves=halves,
         )
@@ -212,12 +172,33 @@ class StageLayout:
         return np.where(self.count > 0, self.blocks, 0.0).max(axis=0)
 
 
-def chunks_of_stage(blocks: int, chunks: int, last: int | None = None) -> Array:
-    """Return the blocks of every chunk of a stage without a list: even, larger chunks first, after a stated `last` one.
+def _ending(blocks: Count, count: Count, interleaving: Count, balanced: Array) -> Count:
+    """Return the blocks of the last chunk of the last stage, if stages do not list their chunks.
 
-    >>> chunks_of_stage(7, 3), chunks_of_stage(5, 4, 0)
-    (array([3., 2., 2.]), array([2., 2., 1., 0.]))
+    Chunks are even, with larger ones first. If they are `balanced`, the last one has only the blocks for which the
+    other chunks of its stage have no space: these are as large as those of other stages.
     """
+    last: Count = np.floor(blocks[LAST] / interleaving)
+    if balanced.any():
+        of_others = np.where(count > 0, blocks, 0.0)[:LAST].max(axis=0)
+        others = np.floor(of_others / interleaving)
+        least = np.maximum(0.0, blocks[LAST] - (of_others - others))
+        last = np.where(balanced, least, last)
+    return last
+
+
+def chunks_of_stage(
+    blocks: int, chunks: int, last: int | None = None, first: int | None = None
+) -> Array:
+    """Return the blocks of every chunk of a stage without a list: even, larger chunks first.
+
+    A stated `first` or `last` chunk is taken from the blocks before.
+
+    >>> chunks_of_stage(7, 3), chunks_of_stage(5, 4, 0), chunks_of_stage(7, 4, first=1)
+    (array([3., 2., 2.]), array([2., 2., 1., 0.]), array([1., 2., 2., 2.]))
+    """
+    if first is not None and chunks > 1:
+        return np.append(float(first), chunks_of_stage(blocks - first, chunks - 1, last))
     if last is not None and chunks > 1:
         return np.append(chunks_of_stage(blocks - last, chunks - 1), float(last))
     return np.floor(blocks / chunks) + (np.arange(chunks) < blocks % chunks)
@@ -305,24 +286,6 @@ def _listed(columns: Columns, blocks: Count, count: Count) -> tuple[Count, Count
             blocks[kind, here] = of_stages[stage] if there else 0.0
             count[kind, here] = 1.0 if there else 0.0
     return blocks, count
-
-
-def _listed_chunks(columns: Columns, chunks: ChunkBlocks) -> ChunkBlocks:
-    """Replace the chunks of executions that list them."""
-    numbers, stages = np.broadcast_arrays(columns.stage_blocks, columns.pipeline_par)
-    shape = np.broadcast_shapes(chunks.longest.shape, numbers.shape)
-    result = apply(lambda values: np.array(np.broadcast_to(values, shape)), [chunks])
-    for number, degree in set(zip(numbers.ravel().tolist(), stages.ravel().tolist(), strict=True)):
-        counts = ListsOfCounts.counts(_LISTS[number])
-        if not counts or len(counts) % degree:
-            continue  # rules refuse lists of other lengths
-        here = np.broadcast_to((numbers == number) & (stages == degree), shape)
-        listed = chunks_of(_LISTS[number], degree)
-        most = listed.max(axis=0)
-        result.longest[here] = most.sum()
-        result.first_most[here], result.first[here] = most[0], listed[0, 0]
-        result.last_most[here], result.last[here] = most[-1], listed[-1, -1]
-    return result
 
 
 def head_blocks(model: Model) -> float:
@@ -423,8 +386,8 @@ def _balanced(total: float, pipeline_par: Count, head: Array, chunks: Count) -> 
 def balanced_last(total: int, stages: int, chunks: int, head: float) -> float:
     """Return the blocks of the last stage with which the chunks of stages are balanced.
 
-    Groups of microbatches pass one chunk after the other, each at the speed of the stage that takes longest there
-    (:func:`~calculon.cost.pipeline.schedules.batch_time`). The last chunk of the last stage has the head and the blocks
+    Groups of microbatches pass one chunk after the other, about at the speed of the stage that takes longest there
+    (exactly: :mod:`calculon.cost.pipeline.interleaved`). The last chunk of the last stage has the head and the blocks
     for which its other chunks have no space. So the sum of the longest chunks is minimized, then the largest stage;
     of several optima, the last stage has most blocks.
 

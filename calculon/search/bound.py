@@ -81,7 +81,8 @@ def _of_stages(
 
     Every form of :func:`~calculon.cost.pipeline.schedules.batch_time` rises with the time of each stage. ZB-H1 fills
     the pipeline with forward passes only, whose time is unknown here, and simulated schedules have no formula. For both
-    the bound is the time of all passes of the slowest stage.
+    the bound is the time of all passes of the slowest stage. So it is for chunks that differ, or the time of all passes
+    of the last stage, before and after which one microbatch passes the first chunks of the other stages.
     """
     layout, name = schedule.layout, schedule.choice.pp_schedule
     assert layout is not None
@@ -97,7 +98,17 @@ def _of_stages(
     passes = Passes(stages=layout.count, forward=both, backward=none, weight=none)
     if name == "zb_h1" or schedule.choice.simulated:
         return schedule.microbatches * passes.largest(both)
-    return batch_time(name, passes, schedule.microbatches, schedule.interleaving)
+    time = batch_time(name, passes, schedule.microbatches, schedule.interleaving)
+    chunks = schedule.chunk_layouts
+    if chunks is None:
+        return time
+    before = np.array([one.of_kind[:, :-1, 0].sum() for one in chunks.layouts])[chunks.number]
+    fill = before * reduce(np.minimum, blocks)
+    if embedding_head is not None:
+        fill = fill + first
+    several = schedule.microbatches * passes.largest(both)
+    several = np.maximum(several, schedule.microbatches * both[LAST] + fill)
+    return np.where(chunks.differ, several, time)
 
 
 def exposed_lower_bound(grid: Grid, nodes: Array) -> Seconds | float:

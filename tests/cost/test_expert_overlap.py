@@ -139,6 +139,15 @@ def test_pairs_save_an_executed_pipeline_as_much_as_the_estimate(changes):
     assert pairs[0] / pairs[1] == pytest.approx(plain[0] / plain[1], rel=0.015)
 
 
+@pytest.mark.parametrize("way", [{}, PAIRS], ids=["apart", "pairs"])
+@pytest.mark.parametrize("first_k_dense", [0, 1])
+def test_chunks_that_differ_are_estimated_as_they_execute(way, first_k_dense):
+    model = MODEL | {"first_k_dense": first_k_dense}
+    batch = batch_of(PIPED | way | {"stage_blocks": "2-1-1-2-0-1-1-0"}, model=model)
+    executed, estimated = _executed_and_estimated(batch)
+    assert executed == pytest.approx(estimated, rel=NEAR)
+
+
 @pytest.mark.parametrize("execution", [ALONE, PIPED], ids=["alone", "piped"])
 def test_pairs_hold_one_chunk_more(execution):
     before, after = batch_of(execution), batch_of(execution | PAIRS)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from calculon import inputs
 from calculon.plan.columns import Columns, code
 from calculon.plan.stage_kinds import chunks_of_layout
-from calculon.plan.stage_layout import ChunkBlocks, StageLayout, chunks_of_stage, head_blocks
+from calculon.plan.stage_layout import StageLayout, chunks_of_stage, head_blocks
 from tests.draws import draws
 from tests.helpers import document
 
@@ -39,7 +39,8 @@ def layout(
     )
     assert count.sum() == stages
     every = np.repeat(blocks, count.astype(int)).astype(int).tolist()
-    return chunks_of_layout(every, chunks, "", int(found.chunks.last[0])) if chunks else every
+    ends = int(found.ending[0]), int(found.beginning[0])
+    return chunks_of_layout(every, chunks, "", *ends) if chunks else every
 
 
 def test_the_head_of_llama3_8b_is_worth_241_hundredths_of_a_block():
@@ -166,16 +167,9 @@ def test_balanced_chunks_are_slower_than_one_by_no_more_than_a_head_exceeds_a_ch
         assert found.max(axis=0).sum() <= whole.max() + 1e-9
 
 
-@given(
-    blocks=st.lists(st.integers(1, 40), min_size=2, max_size=6),
-    chunks=st.integers(1, 6),
-)
-def test_the_fullest_stage_has_the_fullest_chunks(blocks, chunks):
-    """So that chunks of several stages are together as long as the longest stage."""
-    dealt = np.stack([chunks_of_stage(one, chunks) for one in blocks])
-    found = ChunkBlocks.of(
-        np.array(blocks, float)[:, None], np.ones((len(blocks), 1)), np.array([chunks])
-    )
-    assert found.longest == dealt.max(axis=0).sum() == max(blocks)
-    assert (found.first_most, found.first) == (dealt[:, 0].max(), dealt[0, 0])
-    assert (found.last_most, found.last) == (dealt[:, -1].max(), dealt[-1, -1])
+def test_embedding_and_head_are_a_block_of_their_chunks():
+    """Llama 3 405B: the first chunk has only the embedding, the last one only the head (arXiv 2407.21783, 3.3.2)."""
+    found = layout(126, 16, ends="both_as_blocks", chunks=8)
+    assert found[0].tolist() == [0, *[1] * 7]
+    assert found[-1].tolist() == [*[1] * 7, 0]
+    assert (found[1:-1] == 1).all()

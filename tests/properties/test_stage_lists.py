@@ -1,7 +1,9 @@
 """Pipelines that list the blocks of their stages."""
 
 import json
+from itertools import pairwise
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -9,7 +11,8 @@ import calculon
 from calculon import inputs
 from calculon.declarations.statistics import FITS
 from tests import twin
-from tests.helpers import LLAMA_X64
+from tests.draws import draws
+from tests.helpers import LLAMA_X64, PLAIN, document
 
 SYSTEM_FILE = json.loads(Path("systems/h100_80g_sxm.json").read_text())
 for _kind in ("norm", "activation", "loss"):  # rates that the twin does not know
@@ -75,7 +78,11 @@ def test_lists_are_read_as_lists_and_as_text(tmp_path):
         {"stage_blocks": [6, 7, 12, 7], "pp_schedule": "gpipe", "batch_size": 64},
         {"stage_blocks": [4, 4, 4, 4, 5, 4, 4, 3], "pipeline_interleaving": 2},
         {"stage_blocks": [3, 5, 6, 4, 5, 3, 4, 2], "pipeline_interleaving": 2, "batch_size": 208},
-        {"stage_blocks": [0, 11, 10, 11, 0, 0, 0, 0], "pipeline_interleaving": 2},
+        {
+            "stage_blocks": [0, 11, 10, 11, 0, 0, 0, 0],
+            "pipeline_interleaving": 2,
+            "activation_recompute": "full",
+        },
         {"stage_blocks": [0, 11, 11, 10], "pp_schedule": "zb_h1"},
         {"stage_blocks": [1, 5, 5, 5, 6, 5, 5, 0], "pipeline_interleaving": 2},
         {"stage_blocks": [3] * 7 + [2] * 5 + [1], "pipeline_par": 13, "num_procs": 208},
@@ -90,9 +97,42 @@ def test_lists_are_read_as_lists_and_as_text(tmp_path):
 def test_lists_equal_the_twin(changes):
     execution = STATED | changes
     text = execution | {"stage_blocks": "-".join(map(str, execution["stage_blocks"]))}
-    expected = twin.estimate(MODEL.to_dict(), text, SYSTEM_FILE)
-    found = calculon.estimate(MODEL, execution, SYSTEM).stats
+    assert_like_the_twin(MODEL, text)
+
+
+def assert_like_the_twin(model, execution, system_file=SYSTEM_FILE):
+    expected = twin.estimate(model.to_dict(), execution, system_file)
+    found = calculon.estimate(model, execution, inputs.system(system_file)).stats
     for name, value in expected.items():
         if isinstance(value, float) and name in found:
             rounding = {"abs": 1e-4} if name == FITS else {"rel": 1e-9}  # ours is read from a table
             assert found[name] == pytest.approx(value, **rounding), name
+
+
+@pytest.mark.parametrize("seed", range(draws(3)))
+def test_random_chunks_equal_the_twin(seed):
+    """With experts in the blocks after the first ones, and chunks without any."""
+    random = Random(seed)
+    stages, chunks = random.choice((2, 3, 4)), random.choice((2, 3))
+    parts = stages * chunks
+    blocks = random.randint(parts, 3 * parts)
+    cuts = sorted(random.randint(0, blocks) for _ in range(parts - 1))
+    changed = {"num_blocks": blocks, "first_k_dense": random.choice((0, 1, 2))}
+    model = inputs.model(document("models", "qwen1.5-moe") | changed)
+    large = SYSTEM_FILE | {"mem1": SYSTEM_FILE["mem1"] | {"GiB": 10_000}}
+    execution = PLAIN | {
+        "edition": "corrected",
+        "preset": "published",
+        "datatype": "bfloat16",
+        "coll_algo": "auto",
+        "num_procs": 4 * stages,
+        "pipeline_par": stages,
+        "pipeline_interleaving": chunks,
+        "pipeline_par_net": 1,
+        "data_par": 4,
+        "expert_par": 4,
+        "batch_size": 4 * random.choice((stages, 5 * stages, 3 * stages + 1)),
+        "ep_overlap": random.choice(("none", "1f1b")),
+        "stage_blocks": "-".join(str(b - a) for a, b in pairwise([0, *cuts, blocks])),
+    }
+    assert_like_the_twin(model, execution, large)

@@ -11,10 +11,17 @@ from .expert_overlap import pairs
 from .memory import fullest_stage
 from .memory_error import allowed
 from .model_embedding_head import EmbeddingHead
-from .pipelines import SIMULATED
+from .pipelines import SIMULATED, Interleaved
 from .replicas import Replicas, Windows
 from .run import KINDS, Kind, Run, Team
-from .stages import StagePasses, chunks_of_stages, idle_time, numbers_of_stages, slowest_stage
+from .stages import (
+    StagePasses,
+    chunks_differ,
+    chunks_of_stages,
+    idle_time,
+    numbers_of_stages,
+    slowest_stage,
+)
 
 ByKind = dict[Kind, float]
 
@@ -49,20 +56,27 @@ class Batch:
         """Give every stage a block that costs what its own blocks cost on average."""
         layout = self.run.layout or [self.run.blocks]
         self.parts: list[Batch] = [self] * len(layout)
+        self.of_kind: dict[object, Batch] = {}
         if self.run.layout is None or len(set(self.run.model.kinds())) == 1:
             return
         self.parts = []
-        for numbers in numbers_of_stages(layout, self.execution):
-            part = copy(self)
-            part.block = block_of_model(self.run, numbers) if numbers else self.block
-            if numbers:
-                add_conversions(self.run, part.block, None)
-                copies = add_copies(self.run, part.block, None)
-                part.copies = (copies[0], *self.copies[1:])
-            part._pipeline_transfers()
-            part._offload()
-            part._add_up()
-            self.parts.append(part)
+        whole = copy(self)
+        self.parts = [whole._with(n) for n in numbers_of_stages(layout, self.execution)]
+        kinds = self.run.model.kinds()
+        self.of_kind = {kind: whole._with([kinds.index(kind)]) for kind in set(kinds)}
+
+    def _with(self, numbers: list[int]) -> "Batch":
+        """Return a stage of these blocks."""
+        part = copy(self)
+        part.block = block_of_model(self.run, numbers) if numbers else self.block
+        if numbers:
+            add_conversions(self.run, part.block, None)
+            copies = add_copies(self.run, part.block, None)
+            part.copies = (copies[0], *self.copies[1:])
+        part._pipeline_transfers()
+        part._offload()
+        part._add_up()
+        return part
 
     def _pipeline_transfers(self) -> None:
         ex, run, pp = self.execution, self.run, self.run.pp_network
@@ -436,6 +450,10 @@ class Batch:
             if longest is not None:
                 longest = self._longest_on_average(run.layout, stages)
             self.bubble_time = idle_time(ex.pp_schedule, stages, m, chunks, longest)
+            if chunks_differ(run.layout, ex):
+                time = self._interleaved_time(run.layout)
+                idle = time - m * max(stage.busy for stage in stages)
+                self.bubble_time = idle if idle > 1e-12 * time else 0
         else:
             chunk = run.chunk_sum(fw) + run.chunk_sum(bw) + self.dp.stalled / chunks
             chunk += run.chunk_blocks * self.added[0]
@@ -467,6 +485,50 @@ class Batch:
                 shortest = min(run.chunk_sum(fw), run.chunk_sum(bw))
                 waits += max(0, self.pp_traffic - 2 * m * chunks * shortest)
             self.pp_exposed_time = min(self.transfers * left, waits) + self.pp_shared
+
+    def _interleaved_time(self, layout: list[int]) -> float:
+        """Execute the passes of chunks that differ, each of its own blocks; one without any is sent on."""
+        run, ex = self.run, self.execution
+        chunks, kinds, seconds, saved = run.chunks, run.model.kinds(), [], []
+        every = zip(
+            numbers_of_stages(layout, ex),
+            chunks_of_stages(layout, ex),
+            self.dp_of_stages,
+            strict=True,
+        )
+        for place, (numbers, own, replicas) in enumerate(every):
+            times: dict[str, list[float]] = {"F": [], "B": []}
+            saves, begin = [], 0
+            for chunk, blocks in enumerate(own):
+                parts = [self.of_kind.get(kinds[n], self) for n in numbers[begin : begin + blocks]]
+                begin += blocks
+                forward, backward = self._passes_of_chunk(parts)
+                backward += replicas.stalled / chunks
+                for end, there in enumerate(((0, 0), (len(layout) - 1, chunks - 1))):
+                    if self.embedding_head is not None and (place, chunk) == there:
+                        forward += self.embedding_head.seconds("fw", comm=True)[end]
+                        backward += self.embedding_head.seconds("agrad", "wgrad", comm=True)[end]
+                        backward += self.added[1 + end]
+                times["F"].append(forward)
+                times["B"].append(backward)
+                saves.append(sum(part.block.paired for part in parts))
+            seconds.append(times)
+            saved.append(saves)
+        pairs = ex.ep_overlap == "1f1b"
+        lists = Interleaved(ex.pipeline_par, chunks, run.microbatches, int(pairs))
+        return lists.time(seconds, saved if pairs else None, training=ex.training)
+
+    def _passes_of_chunk(self, parts: "list[Batch]") -> tuple[float, float]:
+        """Return the seconds of a chunk with blocks of these kinds; the last is an edge block, on average of all."""
+        if not parts:  # the transfer after a block of the first kind
+            first = self.of_kind.get(self.run.model.kinds()[0], self)
+            sent = [max(0, by["edge"] - by["base"]) for by in (first.fw0, first.bw0)]
+            return sent[0], sent[1]
+        forward = sum(part.fw["base"] for part in parts)
+        forward += sum(part.fw["edge"] - part.fw["base"] for part in parts) / len(parts)
+        backward = sum(part.bw["base"] + part.added[0] for part in parts)
+        backward += sum(part.bw["edge"] - part.bw["base"] for part in parts) / len(parts)
+        return forward, backward
 
     def _listed_time(self, delay: float = 0) -> float:
         """Execute what the ranks have on their lists; each transfer takes so long beside it."""

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from .block import Block, Held
 from .data_parallel import synced_block
 from .model_embedding_head import EmbeddingHead
+from .pipelines import Interleaved
 from .run import Run
-from .stages import chunks_of_stages, equal_stages
+from .stages import chunks_differ, chunks_of_stages, equal_stages
 
 
 @dataclass
@@ -212,6 +213,15 @@ def microbatches_held(run: Run, stage: int) -> float:
         return min(m, p - stage + more)
     if not run.rules.in_flight:
         return min(m, p) * (1 + (p - 1) / (chunks * p))
+    return _held_in_chunks(run, stage, more)
+
+
+def _held_in_chunks(run: Run, stage: int, more: int) -> float:
+    """Microbatches that a stage of several chunks holds; if chunks differ, at the peak of its blocks."""
+    ex, m, p, chunks = run.execution, run.microbatches, run.execution.pipeline_par, run.chunks
+    if run.layout is not None and chunks_differ(run.layout, ex) and run.layout[stage]:
+        own = chunks_of_stages(run.layout, ex)[stage]
+        return Interleaved(p, chunks, m, more).most_held(stage, own) / sum(own)
     # Chunks that go forward before the first goes backward, and the one at work.
     return min(m, (2 * (p - 1 - stage) + (chunks - 1) * p + 1 + more) / chunks)
 

@@ -240,3 +240,77 @@ class Lists:
 def lists_of(schedule: str, ranks: int, microbatches: int) -> Lists:
     """Return the lists of a schedule, the same for all executions."""
     return Lists(schedule, ranks, microbatches)
+
+
+class Interleaved:
+    """The lists of ranks that have several parts each and take one forward and one backward pass in turn.
+
+    Microbatches go in groups of as many as ranks, each group through one part of a rank after the other; a short last
+    group keeps its places.
+    """
+
+    def __init__(self, ranks: int, parts: int, microbatches: int, more: int) -> None:
+        self.ranks, self.parts, self.microbatches = ranks, parts, microbatches
+        groups = range(0, microbatches, ranks)
+        places = [
+            (part, begin + number)
+            for begin in groups
+            for part in range(parts)
+            for number in range(ranks)
+        ]
+        # Kind, part and microbatch of each pass, and the part of a forward pass that a backward pass follows in turn.
+        self.of_rank: list[list[tuple[str, int, int, int | None]]] = []
+        for rank in range(ranks):
+            first = 2 * (ranks - 1 - rank) + (parts - 1) * ranks + more
+            own: list[tuple[str, int, int, int | None]]
+            own = [("F", part, number, None) for part, number in places[:first]]
+            for step, (part, number) in enumerate(places):
+                ahead = None
+                if step + first < len(places):
+                    own.append(("F", *places[step + first], None))
+                    ahead = places[step + first]
+                paired = ahead[0] if ahead is not None and ahead[1] < microbatches else None
+                own.append(("B", parts - 1 - part, number, paired))
+            self.of_rank.append([one for one in own if one[2] < microbatches])
+
+    def most_held(self, rank: int, blocks: Sequence[int]) -> int:
+        """Return the most blocks of which a rank holds activations."""
+        held = most = 0
+        for kind, part, *_ in self.of_rank[rank]:
+            held += blocks[part] if kind == "F" else 0
+            most = max(most, held)
+            held -= blocks[part] if kind == "B" else 0
+        return most
+
+    def time(
+        self,
+        seconds: Sequence[dict[str, list[float]]],
+        saved: Sequence[list[float]] | None,
+        *,
+        training: bool,
+    ) -> float:
+        """Execute the lists: `seconds` of F and B of each rank's parts, `saved` by one that is in a pair."""
+        done: dict[tuple[str, int, int], float] = {}  # by kind, place in the model and microbatch
+        free, at = [0.0] * self.ranks, [0] * self.ranks
+        last = self.ranks * self.parts - 1
+        moved = True
+        while moved:
+            moved = False
+            for rank, every in enumerate(self.of_rank):
+                own = every if training else [one for one in every if one[0] == "F"]
+                while at[rank] < len(own):
+                    kind, part, microbatch, ahead = own[at[rank]]
+                    place = part * self.ranks + rank
+                    source = place - 1 if kind == "F" else place + 1
+                    needed = (kind, source, microbatch)
+                    if 0 <= source <= last and needed not in done:
+                        break
+                    time = seconds[rank][kind][part]
+                    if saved is not None and ahead is not None:
+                        time -= min(saved[rank][part], saved[rank][ahead])
+                    free[rank] = max(free[rank], done.get(needed, 0.0)) + time
+                    done[kind, place, microbatch] = free[rank]
+                    at[rank] += 1
+                    moved = True
+        assert len(done) == (last + 1) * self.microbatches * (2 if training else 1)
+        return max(free)

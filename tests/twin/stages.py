@@ -83,9 +83,18 @@ def chunks_of_stages(layout: list[int], ex: Execution) -> list[list[int]]:
             return _opposite(counts)
         return [counts[stage::p] for stage in range(p)]
     dealt = [_dealt(blocks, chunks) for blocks in layout]
+    if ends_as_blocks(ex)[0] and p > 1:  # the embedding is one of the blocks of the first chunk
+        dealt[0] = _dealt(layout[0] + 1, chunks)
+        dealt[0][0] -= 1
     if ex.pp_layout == "balanced" and chunks > 1:
         dealt[-1] = _before_head(layout[-1], max(dealt[:-1]))
     return dealt
+
+
+def chunks_differ(layout: list[int], ex: Execution) -> bool:
+    """Whether any chunks of a pipeline of several have other numbers of blocks."""
+    several = ex.pipeline_interleaving > 1 and ex.pp_schedule not in FOLDED
+    return several and len({n for own in chunks_of_stages(layout, ex) for n in own}) > 1
 
 
 def _dealt(blocks: int, chunks: int) -> list[int]:

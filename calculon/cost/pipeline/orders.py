@@ -88,13 +88,12 @@ def order(
     # the last of the groups that go through the chunks together may be short: it keeps the places of a full one
     padded = -(-microbatches // stages) * stages if chunks > 1 else microbatches
     late = stage if schedule == "zb_h1" else None
-    alternating = _alternating(padded, stages, chunks, ahead, late)
-    if schedule == "forward":
-        alternating = (one for one in alternating if one.kind == "forward")
-    result = [one for one in alternating if one.microbatch < microbatches]
+    alternating = list(_alternating(padded, stages, chunks, ahead, late))
+    forward = [one for one in alternating if one.kind == "forward"]
+    every = forward if schedule == "forward" else alternating
+    result = [one for one in every if one.microbatch < microbatches]
     if not pairs:
         return result
-    forward = [one for one in result if one.kind == "forward"]
     paired = set(forward[ahead:])
     return [
         one._replace(paired=one.kind == "backward" and last in paired)

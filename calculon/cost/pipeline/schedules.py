@@ -69,11 +69,10 @@ def batch_time(
         and if only the last takes longer, in both passes and in its last chunk, as with the head of a model.
         An upper bound with chunks and :math:`r \ne 0 < m - p`, and if another stage takes longest in both passes of a
         single chunk: that stage is busy in a part of the time that the formula counts as fill and drain.
-        If the chunks of stages differ, groups of *p* microbatches pass one chunk after the other, each at the speed of
-        the stage that takes longest there: `longest`, :math:`\sum_c \max_i S_{ic}`, replaces :math:`\max S_i` in the
-        first term. That is not exact: within 8 % below and 11 % above the execution for 4 to 16 stages whose blocks
-        differ by 2 at most and two or more groups; 1.3 % above for the layout of Llama 3 405B. The empty slots of a
-        short last group take as long as the longest passes without stalls.
+        With several chunks, the embedding and the head are in one chunk of one stage: `longest`, the time of a
+        microbatch in the longest chunk of every position, replaces :math:`\max S_i` in the first term. Chunks with
+        different numbers of blocks have no closed form (:mod:`calculon.cost.pipeline.interleaved`). The empty slots of
+        a short last group take as long as the longest passes without stalls.
     ``zb_h1``
         :math:`m S_l + \sum_{i \ne l} F_i + \max(0, \sum_{i \ne l} (B_i - W_i) - n W_l + W_0)` with the slowest stage
         *l* and :math:`n = \min(p, m)`; for equal stages :math:`m S + (p - 1)(S - W) - (n - 1) W` (Qi et al., arXiv

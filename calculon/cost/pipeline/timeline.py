@@ -26,7 +26,7 @@ def timeline(
     orders: Sequence[Sequence[Pass]],
     duration: Duration,
     delay: float = 0.0,
-    hidden: Callable[[int], float] | None = None,
+    hidden: Callable[[int, int, int], float] | None = None,
     schedule: str = "1f1b",
 ) -> list[Span]:
     """Execute the passes of each stage in their order: each starts when its stage is free and its input is there.
@@ -35,7 +35,7 @@ def timeline(
         orders: Passes of each stage (:func:`~calculon.cost.pipeline.orders.order`).
         duration: Time of a pass, with a transfer that the stage waits for.
         delay: Time of a transfer between stages that overlaps with passes.
-        hidden: Time that a pair of passes saves, by stage.
+        hidden: Time that a pair of passes saves, by stage and the chunks of both passes.
         schedule: Schedule, which decides the chunks' parts of the model (:func:`~calculon.cost.pipeline.orders.place`).
 
     Raises:
@@ -70,6 +70,7 @@ class _Clock:
         self.schedule, self.delay, self.stages = schedule, delay, len(orders)
         self.spans: list[Span] = []
         self.free = [0.0] * self.stages
+        self._before = [0] * self.stages  # chunk of the pass before
         self._done: dict[tuple[Kind, int, int], float] = {}
         chunks = 1 + max((one.chunk for own in orders for one in own), default=0)
         self._last = max(
@@ -98,14 +99,15 @@ class _Clock:
         together: Sequence[Pass],
         begin: float,
         duration: Duration,
-        hidden: Callable[[int], float] | None,
+        hidden: Callable[[int, int, int], float] | None,
     ) -> None:
         """Run passes one after the other from a time on; all results are available at the end of the last pass."""
         now = begin
         for one in together:
             start, now = now, now + duration(one.kind, stage, one.chunk)
             if one.paired and one.kind == "backward" and hidden is not None:
-                now -= hidden(stage)
+                now -= hidden(stage, self._before[stage], one.chunk)
+            self._before[stage] = one.chunk
             self.spans.append(Span(stage, one, start, now))
         for one in together:
             kind: Kind = "backward" if one.kind == "inputs" else one.kind

@@ -51,7 +51,7 @@ def executed(schedule, passes, microbatches, execution=0):
     return timeline(
         orders(schedule, stages, microbatches),
         duration,
-        hidden=lambda stage: passes.hidden[at(stage, 0)[0]][execution],
+        hidden=lambda stage, *_: passes.hidden[at(stage, 0)[0]][execution],
         schedule=schedule,
     )
 
@@ -146,7 +146,7 @@ def test_passes_of_a_pair_begin_and_end_together():
     own = [Pass("forward", 0, 0), Pass("forward", 0, 1), *pair, Pass("forward", 1, 1),
            Pass("backward", 1, 1), Pass("backward", 0, 0), Pass("backward", 1, 0)]  # fmt: skip
     spans = timeline([own], lambda kind, _, __: {"forward": 1.0, "backward": 2.0}[kind],
-                     hidden=lambda _: 0.5, schedule="dualpipev")  # fmt: skip
+                     hidden=lambda *_: 0.5, schedule="dualpipev")  # fmt: skip
     assert {s.work: s.end for s in spans}[pair[1]] == 2 + 1 + 2 - 0.5
     assert spans[-1].end == 2 * 2 * 3 - 0.5
 

@@ -1,0 +1,122 @@
+"""Times of the chunks of pipeline stages, and of a batch whose chunks have different numbers of blocks."""
+
+from collections.abc import Sequence
+from functools import reduce
+from operator import add
+
+import numpy as np
+
+from calculon.base.units import Array, Count, Seconds
+from calculon.cost.embedding_head import EmbeddingHead
+from calculon.cost.pipeline.interleaved import InterleavedPasses, interleaved_time
+from calculon.cost.stage import Stage
+from calculon.plan.choices import distinct
+from calculon.plan.schedule import Schedule
+from calculon.plan.stage_kinds import ChunkLayout
+
+_PASSES = 2
+"""Forward and backward pass."""
+
+
+class ChunkTimes:
+    """Times of the chunks of executions whose chunks have different numbers of blocks.
+
+    A chunk takes the sum of the times of its own blocks. Its last block is an edge block, which has the transfer; a
+    chunk without blocks has the transfer only.
+
+    Args:
+        kinds: A stage of each kind of block.
+        stalled: Time that each kind of stage waits for the data-parallel traffic of a microbatch; its chunks wait for
+            equal parts of it.
+        embedding_head: The embedding is in the first chunk of the first stage, the head in the last of the last stage.
+    """
+
+    def __init__(
+        self,
+        kinds: Sequence[Stage],
+        stalled: Sequence[Seconds],
+        schedule: Schedule,
+        embedding_head: EmbeddingHead | None,
+    ):
+        self._kinds, self._stalled, self._schedule = kinds, stalled, schedule
+        self._embedding_head = embedding_head
+
+    def batch_time(self, equal: Seconds) -> Seconds:
+        """Return the time of a batch with the interleaved schedule, or `equal` if all chunks have equally many blocks.
+
+        Executions with the same layout are computed together.
+        """
+        schedule = self._schedule
+        layouts = schedule.chunk_layouts
+        assert layouts is not None
+        times = [*self._of_blocks(), *self._stalled, *self._ends()]
+        columns = [*times, schedule.microbatches, layouts.number, layouts.differ]
+        broadcast = np.broadcast_arrays(equal, *columns)
+        shape, (same, *columns) = broadcast[0].shape, [values.ravel() for values in broadcast]
+        *times, microbatches, number, differ = columns
+        there = np.flatnonzero(differ)
+        rows, inverse, _ = distinct([number[there]])
+        found = np.array(same, float)
+        for place, (layout,) in enumerate(rows.tolist()):
+            here = there[inverse == place]
+            passes = self._passes(layouts.layouts[layout], [values[here] for values in times])
+            counts = np.maximum(1, microbatches[here])
+            found[here] = interleaved_time(passes, counts, training=schedule.training)
+        return found.reshape(shape)
+
+    def _of_blocks(self) -> list[Seconds]:
+        """Return times of each kind of block: base block and transfers of both passes, and what a pair saves."""
+        result: list[Seconds] = []
+        for stage in self._kinds:
+            times, offload, added = stage.times, stage.exposed_offload, stage.accumulation
+            forward, backward = times.forward_base, times.backward_base
+            sent = times.forward_edge - forward, times.backward_edge - backward
+            waits_less = (
+                offload.forward_base - offload.forward_edge,
+                offload.backward_base - offload.backward_edge,
+            )
+            alone = [np.maximum(0.0, x + y) for x, y in zip(sent, waits_less, strict=True)]
+            backward = backward if added is None else backward + added.block
+            result += [forward, sent[0], alone[0], backward, sent[1], alone[1], stage.block.paired]
+        return result
+
+    def _ends(self) -> list[Seconds]:
+        """Return the forward and backward time of the embedding, and of the head."""
+        ends = self._embedding_head
+        if ends is None:
+            return [np.zeros(1)] * (2 * _PASSES)
+        result: list[Seconds] = []
+        accumulation = self._kinds[0].accumulation
+        added = [np.zeros(1)] * 2 if accumulation is None else accumulation[1:]
+        for end, more in zip((ends.cost.embedding, ends.cost.head), added, strict=True):
+            result += [ends.forward(end), ends.backward(end) + more]
+        return result
+
+    def _passes(self, layout: ChunkLayout, times: Sequence[Array]) -> InterleavedPasses:
+        """Return the passes of executions with one layout from their times, each of shape (executions,)."""
+        kinds = len(self._kinds)
+        each = np.stack(times[: -2 * _PASSES - len(self._stalled)]).reshape(kinds, 7, -1)
+        stalled = np.stack(times[-2 * _PASSES - len(self._stalled) : -2 * _PASSES])
+        *first, last_forward, last_backward = times[-2 * _PASSES :]
+        blocks = layout.of_kind.sum(axis=0)
+        share = layout.of_kind / np.maximum(blocks, 1)  # the mean transfer of the blocks
+        share[0] = np.where(blocks > 0, share[0], 1.0)
+        some = (blocks > 0)[..., None]
+
+        def weighted(weights: Count, column: int) -> Seconds:
+            # One addition after another: the result of a product depends on the number of executions.
+            parts = zip(weights[..., None], each[:, column], strict=True)
+            return reduce(add, [weight * time for weight, time in parts])
+
+        def chunks(base: int) -> Seconds:
+            sent = np.where(some, weighted(share, base + 1), weighted(share, base + 2))
+            return weighted(layout.of_kind, base) + sent
+
+        forward, backward = chunks(0), chunks(3)
+        backward += stalled[layout.kind][:, None] / blocks.shape[1]
+        forward[0, 0] += first[0]
+        backward[0, 0] += first[1]
+        forward[-1, -1] += last_forward
+        backward[-1, -1] += last_backward
+        hidden = weighted(layout.of_kind, 6) if self._schedule.choice.pairs_passes else None
+        return InterleavedPasses(forward, backward, hidden)
