@@ -72,9 +72,16 @@ def _few():
 def _with_attention(name):
     """Return the tables with one implementation of attention, where MFU counts what is executed.
 
-    Of Mamba-2 it counts ``7 i N``, a scan, however short chunks are.
+    Of Mamba-2 it counts ``7 i N``, a scan, however short chunks are. Of the gated delta rule it counts the convolution,
+    which the vector engine executes: ``2 w (2 d_k + d_v)`` for a window of ``w`` tokens. This is at most what is
+    executed in addition within chunks of ``C`` tokens, ``C (5 d_k + 3 d_v)``, if sequences have at least ``w`` tokens.
     """
-    counted = [t for t in corrected() if t.model.get("linear_attention") != "mamba2"]
+    counted = [
+        table
+        for table in corrected()
+        if table.model.get("linear_attention") != "mamba2"
+        and table.model["seq_size"] >= table.model.get("linear_conv", 1)
+    ]
     return [table.change(attn_impl=name, matmul_impl="gemm") for table in counted]
 
 
