@@ -463,5 +463,10 @@ def _record_problems(record: object) -> Iterator[Problem]:
 
 
 def _ends(value: Any) -> tuple[Any, ...]:
-    """Return the smallest and largest entry of a column; these decide for all rows. Return other values as a tuple."""
-    return (value.min(), value.max()) if getattr(value, "ndim", 0) == 1 else (value,)
+    """Return the smallest and largest entry of a column, if it has any; these decide for all rows.
+
+    Return other values as a tuple.
+    """
+    if getattr(value, "ndim", 0) != 1:
+        return (value,)
+    return (value.min(), value.max()) if value.size else ()

@@ -91,6 +91,12 @@ def test_what_cannot_be_is_named(change, text):
         calculon.what_if(MODEL, EXECUTION, SYSTEM, [{}, change])
 
 
+def test_figures_vary_where_no_execution_can_run():
+    changes = [{"ext.ep_library.num_sms": n} for n in (20, 24)]
+    rows = [inputs.execution(EXECUTION).to_dict() | {"num_procs": 7}] * 2
+    assert [*calculon.what_if(MODEL, rows, SYSTEM, changes).reason] == ["degrees_product"] * 2
+
+
 def test_figures_that_do_not_go_together_are_named_by_their_row():
     library = "ext.ep_library"
     changes = [{f"{library}.num_sms": n} for n in (20, 24, 132)]

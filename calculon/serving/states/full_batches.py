@@ -104,7 +104,9 @@ class FullBatches:
         """Return the memory of a rank, including the activations of its largest pass."""
         d, w = self.deployments, self.load
         tokens: Count | float = d.token_budget if d.mixes else w.longest_computed
-        if d.prefill_deployments is not None:  # passes only decode, each stage its share of the sequences
+        if (
+            d.prefill_deployments is not None
+        ):  # passes only decode, each stage its share of the sequences
             rows = np.ceil(d.max_batch / d.attn_data_par) * self.replica.rows / d.pipeline_par
             tokens = np.maximum(d.token_budget, rows)
         return rank_memory(self.replica, tokens)
