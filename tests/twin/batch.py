@@ -520,8 +520,9 @@ class Batch:
 
     def _passes_of_chunk(self, parts: "list[Batch]") -> tuple[float, float]:
         """Return the seconds of a chunk with blocks of these kinds; the last is an edge block, on average of all."""
-        if not parts:
-            sent = [max(0, by["edge"] - by["base"]) for by in (self.fw0, self.bw0)]
+        if not parts:  # the transfer after a block of the first kind
+            first = self.of_kind.get(self.run.model.kinds()[0], self)
+            sent = [max(0, by["edge"] - by["base"]) for by in (first.fw0, first.bw0)]
             return sent[0], sent[1]
         forward = sum(part.fw["base"] for part in parts)
         forward += sum(part.fw["edge"] - part.fw["base"] for part in parts) / len(parts)
