@@ -592,6 +592,7 @@ def measured_collectives(draw: st.DrawFn) -> Document:
             found[name]["rank_latency"] = draw(latency)
         if draw(st.booleans()):
             found[name] |= {"long_step": draw(latency), "least_step": draw(latency)}
+            found[name] |= draw(st.sampled_from(({}, {"ring_ranks": 4})))
     return found
 
 
