@@ -292,9 +292,9 @@ class CollectiveLaw:
 
         .. math:: t = \alpha + (n - 1) \alpha_n + m + 2 \sqrt{\rho_n m}, \quad m = w / e_n
 
-        The time rises with the bytes and falls with the bandwidth. Long messages take at least their `n - 1` steps; near
-        equality it is the cube root of the sum of cubes. A step of an all-reduce is a step of its reduce-scatter and a
-        step of its all-gather.
+        The time rises with the bytes and falls with the bandwidth. Long messages take at least their `n - 1` steps;
+        near equality it is the cube root of the sum of cubes. A step of an all-reduce is a step of its reduce-scatter
+        and a step of its all-gather.
 
         Source: Hockney's model with the ramp of :meth:`~calculon.hardware.network.Fabric.moving`; bus bandwidth as in
         nccl-tests, doc/PERFORMANCE.md.
