@@ -683,7 +683,7 @@ def extensions(draw: st.DrawFn, system: Document) -> Document:
             if network["size"] > 1 and draw(st.booleans()):
                 one["torus"] = draw(tori(network["size"]))
     if draw(st.booleans()):
-        names = ("kernel", "eager", "training", "compile", "graph", "step")
+        names = ("kernel", "eager", "training", "compile", "product_loop", "graph", "step")
         ext["launch"] = {name: draw(seconds) for name in names}
     if draw(st.booleans()):
         shares = st.floats(0.1, 1)
