@@ -120,7 +120,7 @@ def test_limits_follow_the_errors_and_sources_count_once_in_any_order(
 
 @given(ratios, st.integers(2, 5), st.integers(1, 8), st.randoms())
 @settings(max_examples=draws(40))
-def test_fewer_sources_that_differ_as_much_never_narrow_an_interval(some, times, factor, random):
+def test_fewer_sources_that_differ_as_much_make_an_interval_wider(some, times, factor, random):
     """Sources that exist several times have the same scale, which is better known."""
     codes = [random.randrange(2) for rows in some for _ in rows]
     few, many = (
@@ -128,7 +128,8 @@ def test_fewer_sources_that_differ_as_much_never_narrow_an_interval(some, times,
         for count in (1, times)
     )
     assert many[1] == few[1]
-    assert many[2] - many[0] <= few[2] - few[0]
+    wide, narrow = few[2] - few[0], many[2] - many[0]
+    assert narrow < wide or wide == 0
 
 
 def test_rows_that_are_alike_count_more_and_others_still_count():
