@@ -592,6 +592,7 @@ def measured_collectives(draw: st.DrawFn) -> Document:
             found[name]["rank_latency"] = draw(latency)
         if draw(st.booleans()):
             found[name] |= {"long_step": draw(latency), "least_step": draw(latency)}
+            found[name] |= draw(st.sampled_from(({}, {"ring_ranks": 4})))
     return found
 
 
@@ -682,7 +683,7 @@ def extensions(draw: st.DrawFn, system: Document) -> Document:
             if network["size"] > 1 and draw(st.booleans()):
                 one["torus"] = draw(tori(network["size"]))
     if draw(st.booleans()):
-        names = ("kernel", "eager", "training", "compile", "graph", "step")
+        names = ("kernel", "eager", "training", "compile", "product_loop", "graph", "step")
         ext["launch"] = {name: draw(seconds) for name in names}
     if draw(st.booleans()):
         shares = st.floats(0.1, 1)

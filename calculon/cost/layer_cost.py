@@ -179,7 +179,7 @@ class LayerTable:
         """Return the time in which the host launches each pass of a layer: shape (phases, layers, blocks)."""
         each = launch.host_times(mode, self.layers)
         calls = self.launches() / self.loops
-        return calls * (each + (self.loops - 1) * launch.looped(each))
+        return calls * (each + (self.loops - 1) * launch.looped(each, self.layers))
 
     @cached_property
     def loops(self) -> Count:

@@ -276,6 +276,11 @@ class CollectiveLaw:
         at_least=0,
         default=0.0,
     )
+    ring_ranks: int = declare(
+        "largest group with such ring steps; if absent, all: switches reduce in larger groups",
+        at_least=2,
+        default=0,
+    )
 
     @property
     def largest(self) -> float:
@@ -288,7 +293,8 @@ class CollectiveLaw:
         .. math:: t = \alpha + (n - 1) \alpha_n + m + 2 \sqrt{\rho_n m}, \quad m = w / e_n
 
         The time rises with the bytes and falls with the bandwidth. Long messages take at least their `n - 1` steps;
-        near equality it is the cube root of the sum of cubes.
+        near equality it is the cube root of the sum of cubes. A step of an all-reduce is a step of its reduce-scatter
+        and a step of its all-gather.
 
         Source: Hockney's model with the ramp of :meth:`~calculon.hardware.network.Fabric.moving`; bus bandwidth as in
         nccl-tests, doc/PERFORMANCE.md.
@@ -299,6 +305,8 @@ class CollectiveLaw:
         if not is_nonzero(self.least_step):
             return time
         steps = (ranks - 1) * (wire >= (ranks - 1) * self.long_step)
+        if self.ring_ranks > 0:
+            steps = steps * (ranks <= self.ring_ranks)
         return np.cbrt(time**3 + (steps * self.least_step) ** 3)
 
     def slowed(self, factor: float) -> "CollectiveLaw":

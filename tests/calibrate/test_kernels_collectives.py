@@ -29,18 +29,37 @@ def test_the_catalog_has_what_the_fit_gives(name):
         assert link["kind"] == fitted["kind"]
         for operation, law in link.get("operations", {}).items():
             found = fitted["operations"][operation]
-            for key in ("latency", "rank_latency"):
+            for key in ("latency", "rank_latency", "long_step", "least_step", "ring_ranks"):
                 assert law.get(key, 0) == pytest.approx(found.get(key, 0), rel=0.02)
             for one, other in zip(law["rates"], found["rates"], strict=True):
                 assert one[:2] == pytest.approx(other[:2], rel=0.02)
                 # flat optimum: processors differ
                 assert one[2:] == pytest.approx(other[2:], rel=0.02, abs=1e-6)
     off = abs(part.rows.predicted / part.rows.measured - 1)
+    laws = part.fragment["ext"]["networks"][0]["operations"]
+    steps = {name: law.get("least_step", 0) for name, law in laws.items()}
+    assert steps["all_reduce"] == pytest.approx(2 * steps["reduce_scatter"], rel=1e-3)
     assert set(part.rows.group) == {f"collectives, {one}" for one in MEASURABLE}
     assert off[part.rows.held_out].median() <= 0.07
     assert off[~part.rows.held_out].median() <= 0.05
     told = document("systems", name)["about"]["kernels"]["collectives, all"]
     assert told["median"] == pytest.approx(100 * off[part.rows.held_out].median(), abs=1e-3)
+
+
+@pytest.mark.parametrize(("name", "gpu"), [("gb200_nvl72", "GB200"), ("gb300_nvl72", "GB300")])
+def test_long_all_reduces_of_other_machines_with_the_same_links_have_small_errors(name, gpu):
+    system, rows = inputs.system(name), TABLES["collectives"]
+    rows = rows[
+        (rows.gpu == gpu) & (rows.op == "all_reduce") & (rows.bytes >= 2**21 * rows.num_gpus)
+    ]
+    off = [
+        float(group_time(system, "all_reduce", row.bytes, place(system, row.num_gpus), AUTO))
+        / row.time_s
+        - 1
+        for row in rows.itertuples()
+    ]
+    assert len(off) >= 11
+    assert np.abs(off).mean() <= 0.05
 
 
 def test_a_law_comes_back_from_its_own_times():

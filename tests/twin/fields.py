@@ -448,7 +448,7 @@ EXTENSIONS: Mapping[str, tuple[str, ...]] = {
         "alignment",
         "tiles",
     ),
-    "launch": ("kernel", "eager", "training", "compile", "graph", "step"),
+    "launch": ("kernel", "eager", "training", "compile", "product_loop", "graph", "step"),
     "networks": (
         "kind",
         "step_latency",

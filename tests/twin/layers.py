@@ -293,7 +293,10 @@ class Layer:
         if mode == "auto" and self.with_experts and ex.fusion != "published":
             mode = "eager"
         each = system.host_time(mode, ex.fusion, captured=not self.routed)
-        further = min(each, system.hosts.get("compile", 0.0))  # such loops are compiled
+        further = system.hosts.get("compile", 0.0)  # such loops are compiled
+        if self.kind == "grouped":
+            further = system.hosts.get("product_loop", 0.0) or further
+        further = min(each, further)
         return self.launched(stage) / self.loop * (each + (self.loop - 1) * further)
 
     def unlaunched_time(self, stage: Stage) -> float:

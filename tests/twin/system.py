@@ -131,6 +131,7 @@ class Shown:
     rank_latency: float = 0.0  # s, for each rank but one
     long_step: float = 0.0  # s at the full rate, from which on a step of a ring ...
     least_step: float = 0.0  # s, ... takes at least this
+    ring_ranks: float = math.inf  # ... in groups up to this size
 
     def between(self, ranks: int) -> tuple[float, float]:
         """Share and ramp in a group, between those of the next smaller and larger ones."""
@@ -147,7 +148,7 @@ class Shown:
         start = self.latency + (ranks - 1) * self.rank_latency
         time = start + wire / share + 2 * math.sqrt(ramp * wire / share)
         steps = ranks - 1 if wire >= self.long_step * (ranks - 1) else 0
-        if not self.least_step:
+        if not self.least_step or ranks > self.ring_ranks:
             return time
         return math.cbrt(time**3 + (steps * self.least_step) ** 3)
 

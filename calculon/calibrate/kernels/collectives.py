@@ -46,8 +46,18 @@ On 4 and 8 GPUs of the B200, B300, GB200 and GB300 (NCCL 2.29), parts of 1 MiB t
 2 MiB, which hardly differ from parts of 4 MiB: 44, 104 and 107 us on 8 B200.
 """
 
-_RINGS = ("reduce_scatter", "all_gather")
-"""Operations with rings of n - 1 steps, in the order of fitting: the tables have no long step of an all-gather."""
+RING_RANKS = 5
+"""Largest group in which NCCL reduces on a ring, although switches could reduce.
+
+Source: github.com/stas00/ml-engineering, network/README.md, "SHARP": nccl-tests on 4 to 8 B200 choose Ring for 4 and 5,
+NVLS from 6 on.
+"""
+
+_PASSES = {"reduce_scatter": 1, "all_gather": 1, "all_reduce": 2}
+"""Passes around the ring by operation.
+
+The least step is fitted to the reduce-scatter and holds for each pass of the other operations.
+"""
 
 _OPERATIONS = {"alltoall": "all_to_all", "send_recv": "p2p"}
 _PORTS = {"NVLink3": 300e9, "NVLink4": 450e9, "NVLink5": 900e9}
@@ -72,8 +82,8 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
     sources: dict[str, str] = {}
     assumed: list[str] = []
     rows = []
-    step: dict[str, float] = {}
-    for operation in MEASURABLE:
+    least = 0.0
+    for operation in sorted(MEASURABLE, key=lambda name: name != "reduce_scatter"):
         for source_gpu in SAME_LINKS.get(gpu, (gpu,)):
             measured = table[(table.gpu == source_gpu) & (table.op == operation)]
             if len(measured) >= _MIN_ROWS:
@@ -81,10 +91,9 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
         else:
             continue
         reduces = operation == "all_reduce" and system.reduces_in_network(0)
-        stepped = _long_step(measured) if operation in _RINGS else 0.0
-        known = {"long_step": stepped, **step} if stepped else {}
+        known = _long_steps(measured, least, switched=reduces)
         law, seen = _fit_operation(measured, switched=reduces, known=known)
-        step = {name: law[name] for name in ("least_step",) if name in law} or step
+        least = least or law.get("least_step", 0.0)
         laws[operation] = law
         path = f"ext.networks[0].operations.{operation}.*"
         keys = ", ".join(sorted(measured.source.unique()))
@@ -110,10 +119,23 @@ def _of_one_node(table: pd.DataFrame) -> pd.DataFrame:
     return some[port.notna()]
 
 
-def _long_step(rows: pd.DataFrame) -> float:
-    """Return the seconds of a long step of a ring at the full bandwidth of a port; 0 without a least time."""
+def _long_steps(rows: pd.DataFrame, least: float, *, switched: bool) -> dict[str, float]:
+    """Return what is known of the long ring steps of an operation, as in its law; empty without a least time.
+
+    Args:
+        rows: Measured rows of the operation.
+        least: Least time of a step in seconds; 0 if it is still to be fitted.
+        switched: Whether switches reduce in groups of more than :data:`RING_RANKS`.
+    """
     name = str(rows.link.iloc[0]).split()[0]
-    return rounded(STEPPED[name] / _PORTS[name], 3) if name in STEPPED else 0.0
+    passes = _PASSES.get(rows.op.iloc[0], 0)
+    if name not in STEPPED or not passes:
+        return {}
+    return {
+        "long_step": rounded(passes * STEPPED[name] / _PORTS[name], 3),
+        **({"least_step": rounded(passes * least, 4)} if least else {}),
+        **({"ring_ranks": RING_RANKS} if switched else {}),
+    }
 
 
 def _fit_operation(
@@ -121,7 +143,7 @@ def _fit_operation(
 ) -> tuple[dict[str, Any], pd.DataFrame]:
     """Return the law of an operation as in a system file, and the measured and predicted times of its rows.
 
-    `known` has the long step of a ring, and its least time unless that is to be fitted.
+    `known` has the constants of long ring steps, without their least time if that is to be fitted.
     """
     known = known or {}
     fits_step = "long_step" in known and "least_step" not in known
@@ -160,6 +182,7 @@ def _fit_operation(
         ],
         **({"long_step": law.long_step} if known else {}),
         **({"least_step": rounded(law.least_step, 4)} if known else {}),
+        **({"ring_ranks": law.ring_ranks} if law.ring_ranks else {}),
     }
     result = {
         "group": "collectives, " + rows.op,
@@ -180,6 +203,7 @@ def _law(values: Array, ranks: Array, known: Mapping[str, float]) -> CollectiveL
         rates=GroupRates(*(tuple(column.tolist()) for column in (ranks, shares, ramps))),
         long_step=known.get("long_step", 0.0),
         least_step=least,
+        ring_ranks=int(known.get("ring_ranks", 0)),
     )
 
 

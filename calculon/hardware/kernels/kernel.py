@@ -299,6 +299,12 @@ class Launch:
     compile: float = declare(
         "host time per kernel of a compiled program", unit="s", at_least=0, default=0.0
     )
+    product_loop: float = declare(
+        "host time per further product of a library's loop over experts; 0: as in a compiled program",
+        unit="s",
+        at_least=0,
+        default=0.0,
+    )
     graph: float = declare(
         "host time per kernel in a CUDA graph",
         unit="s",
@@ -332,12 +338,14 @@ class Launch:
         routed = np.array([[layer.routed] for layer in layers])
         return np.where(routed, outside, inside)
 
-    def looped(self, each: Array) -> Array:
-        """Return the host times per further kernel of a launch in a loop, given those of a launch.
+    def looped(self, each: Array, layers: Sequence[ShapedLayer]) -> Array:
+        """Return the host times per further kernel of a launch in a loop, given those of a launch: as `each`.
 
         Such loops are compiled (Transformer Engine, ``nvte_multi_stream_cublas_gemm``, ``split_quantize``).
         """
-        return np.minimum(each, self.compile)
+        products = np.array([[layer.product is not None] for layer in layers])
+        loop = np.where(self.product_loop, self.product_loop, self.compile)
+        return np.minimum(each, np.where(products, loop, self.compile))
 
     def bounded(self, time: Seconds, kernels: Array | float) -> Seconds:
         """Return times of work that launches n kernels: at least the launch time."""

@@ -11,7 +11,7 @@ from calculon import inputs
 from calculon.base.errors import SpecError
 from calculon.declarations.schema import schema
 from calculon.hardware.figures import slowed
-from calculon.hardware.kernels.kernel import ENGINES, LONGEST_START, KernelKind, VectorKind
+from calculon.hardware.kernels.kernel import ENGINES, LONGEST_START, KernelKind, Launch, VectorKind
 from calculon.hardware.kernels.stated_kernels import FAMILY
 from calculon.hardware.residuals import Spread
 from calculon.hardware.system import KERNELS, System
@@ -381,3 +381,10 @@ def test_a_share_above_one_is_refused():
 def test_layers_of_a_rate_have_their_own_kernels():
     found = times(stated("add", LAW), layer("add", (0.0, 0.0, 0.0), (1e6, 0.0, 0.0)), TYPE)[1]
     np.testing.assert_allclose(found, [3e-6 + 1e6 / (0.8 * BANDWIDTH), 0, 0])
+
+
+@pytest.mark.parametrize(("each", "loop"), [(45e-6, 28e-6), (45e-6, 0.0), (1e-6, 28e-6)])
+def test_further_kernels_of_a_loop_take_at_most_a_launch_and_products_their_own_time(each, loop):
+    launch = Launch(kernel=2e-6, eager=45e-6, compile=5e-6, product_loop=loop)
+    found = launch.looped(np.full((2, 1), each), [PRODUCT, NORM])
+    np.testing.assert_array_equal(found, [[min(each, loop or 5e-6)], [min(each, 5e-6)]])
