@@ -1,6 +1,6 @@
-"""Sums over arrays that do not depend on batching, distinct rows, shared zeros, and cached properties."""
+"""Sums over arrays that do not depend on batching, shared zeros, and cached properties."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
         "over_passes",
         "rate",
         "shared_zeros",
-        "unlike",
     ]
 else:
 
@@ -98,22 +97,6 @@ def rate(amount: Array, time: Array) -> Array:
     # Where the time is 0, `np.divide` leaves the values of `out`.
     found = np.where(amount > 0, np.nan, 0.0)
     return np.divide(amount, time, out=found, where=time != 0)
-
-
-def unlike(columns: Sequence[Array]) -> tuple[Array, Array]:
-    """Return the distinct rows of columns, of shape (columns, distinct rows), and the place of each row among them.
-
-    >>> unlike([np.array([2, 2, 1]), np.array([0.5, 0.5, 0.5])])[1].tolist()
-    [0, 0, 1]
-    """
-    table = np.stack(columns, axis=1).astype(float)
-    place: dict[bytes, int] = {}
-    inverse = np.array([place.setdefault(row, len(place)) for row in map(bytes, table)], np.int64)
-    first = np.zeros(len(place), np.int64)
-    first[inverse[::-1]] = np.arange(len(inverse))[
-        ::-1
-    ]  # the last write wins: the first row of each
-    return table[first].T, inverse
 
 
 def is_nonzero(figure: "float | Array") -> bool:

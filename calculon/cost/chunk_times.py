@@ -6,7 +6,7 @@ from operator import add
 
 import numpy as np
 
-from calculon.base.arrays import unlike
+from calculon.base.distinct_rows import unlike
 from calculon.base.units import Array, Count, Seconds
 from calculon.cost.embedding_head import EmbeddingHead
 from calculon.cost.pipeline.interleaved import InterleavedPasses, interleaved_time
