@@ -132,13 +132,19 @@ class Preset:
         return Problem(place or name, wanted, plain(value), hint)
 
     def too_new(self, stated: Mapping[str, Any]) -> Iterator[Problem]:
-        """Yield the stated fields with values that releases of this month did not support; columns are not checked.
+        """Yield the stated fields with values that only later releases than this month's support.
 
-        Rules of executions know the current releases only.
+        Columns are not checked. Rules of executions know the current releases only.
         """
-        for name in self.entries if self.month else ():
-            known = name in stated and not isinstance(stated[name], np.ndarray)
-            if known and (problem := self.problem(name, _held(name, stated[name]))):
+        if not self.month:
+            return
+        current = find_preset(self.name.partition(AT)[0])
+        for name in self.entries:
+            if name not in stated or isinstance(stated[name], np.ndarray):
+                continue
+            value = _held(name, stated[name])
+            problem = self.problem(name, value)
+            if problem is not None and current.problem(name, value) is None:
                 yield problem
 
     def runs(self, asked: Mapping[str, Any]) -> bool:

@@ -43,7 +43,7 @@ FACTORS = {
 """Weight of a run that shares each feature with an execution, relative to a run that does not.
 
 MoE models have their own kernels, all-to-all exchanges and load imbalance, about which dense runs say little. The other
-features matter less: with factors of 1.25, 1.5, 2 or 3 for each, intervals from other sources contain 0.86 to 0.92 of
+features matter less: with factors of 1.25, 1.5, 2 or 3 for each, intervals from other sources contain 0.89 to 0.90 of
 the dense rows. The factors were chosen with these shares known.
 """
 

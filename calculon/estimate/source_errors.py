@@ -8,8 +8,10 @@ The weight of a row for an execution depends on features that are known before a
 precision, class of models. Each shared feature multiplies the weight by a stated factor. So similar evidence dominates
 an interval if it exists, and the interval is wide if few sources remain: errors of a new source follow a Student t
 distribution around the weighted median, with the effective number of sources minus one as degrees of freedom. Its scale
-is chosen such that it contains 80 % of the weight. A quantile is used because a variance would follow the few sources
-with the largest errors; and this one, because the 90 % quantile of ten sources is a single source.
+is the standard deviation of the normal distribution that contains the same distance from the median with 80 %
+probability as 80 % of the weight: errors are normal, and only the unknown scale makes their prediction a Student t. A
+quantile is used because a variance would follow the few sources with the largest errors; and this one, because the 90 %
+quantile of ten sources is a single source.
 
 The coverage of the intervals is measured by leaving out each source in turn (:attr:`SourceErrors.sides`).
 
@@ -24,6 +26,7 @@ import math
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from functools import cached_property
+from statistics import NormalDist
 
 import numpy as np
 
@@ -37,6 +40,9 @@ FEWEST = 3
 
 WITHIN = 0.8
 """Fraction of the weight at which the scale of the distribution is estimated."""
+
+DEVIATIONS = NormalDist().inv_cdf((1 + WITHIN) / 2)
+"""Standard deviations from the middle of a normal distribution within which this fraction lies."""
 
 _EXACT = 1e-9
 
@@ -96,7 +102,7 @@ class SourceErrors:
         of_source = np.bincount(self.source, weights)
         effective = effective_number(of_source)
         freedom = max(1.0, effective - 1)
-        scale = float(near) / quantile((1 + WITHIN) / 2, freedom) * math.sqrt(1 + 1 / effective)
+        scale = float(near) / DEVIATIONS * math.sqrt(1 + 1 / effective)
         half = quantile((1 + LEVEL) / 2, freedom) * scale
         return middle - half, middle, middle + half
 

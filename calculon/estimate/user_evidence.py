@@ -22,11 +22,7 @@ import numpy as np
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array
 from calculon.estimate.run_table import FACTORS, Run, Runs
-from calculon.estimate.source_errors import WITHIN, weighted_quantile
-from calculon.estimate.student import quantile
-
-_NORMAL = 1000.0
-"""Degrees of freedom at which Student's t distribution is practically normal."""
+from calculon.estimate.source_errors import DEVIATIONS, WITHIN, weighted_quantile
 
 Ends = tuple[float, float, float]
 """Lower end, median and upper end of the logarithm of measured over predicted time."""
@@ -118,7 +114,7 @@ def _variance(apart: Array, weights: Array) -> float:
     if not weights.any():
         return 0.0
     near = weighted_quantile(apart, weights, WITHIN)
-    return float((near / quantile((1 + WITHIN) / 2, _NORMAL)) ** 2)
+    return (near / DEVIATIONS) ** 2
 
 
 def likeness(steps: Array, context: Array) -> Array:

@@ -156,7 +156,7 @@ def test_choices_are_read_as_they_were_written(launcher, changes):
         ("torchtitan", {"optimizer_offload": True}, "false"),
         ("torchtitan", {"cp_comm": "p2p", "context_par": 2, "data_par": 2}, "all_gather"),
         ("megatron-lm", {"tp_async": False, "tensor_par": 2, "data_par": 8}, "true"),
-        ("megatron-lm", {"recompute_every": 4, "activation_recompute": "full"}, "1"),
+        ("megatron-lm", {"recompute_every": 4, "activation_recompute": "full"}, "32"),
         ("megatron-lm", {"optimizer": "adam_8bit"}, "adam"),
         ("megatron-lm", {"rotary_impl": "complex"}, "real"),
         ("megatron-lm", {"recompute_modules": "ops"}, "core_attn"),

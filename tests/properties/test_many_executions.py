@@ -163,7 +163,7 @@ def test_more_work_is_never_faster():
         laws = list(MORE_WORK)
         laws = [*laws[: 0 if number % 2 else 3], laws[3 + number % 3]]
         holds_on_changes(faster, table, {law: partial(change, law) for law in laws})
-    assert min(map(compared.get, MORE_WORK)) >= 50 or drawn_otherwise(), compared
+    assert min(map(compared.get, MORE_WORK)) >= 40 or drawn_otherwise(), compared
     assert broken.total() <= MAX_EXCUSED or drawn_otherwise(), broken
 
 
@@ -232,12 +232,12 @@ def test_a_better_machine_is_never_slower_nor_less_feasible():
         compared[law] += int((~np.isnan(over)).sum())
         return over
 
-    for number, table in enumerate(_half_of_catalog()[1::2]):
+    for number, table in enumerate(_half_of_catalog()):
         changes = {
             law: better_by((1.001, 1.3, 2, 16)[(number + i + SEED) % 4], better)
             for i, (law, better) in enumerate(BETTER_LAWS.items())
         }
-        small = table.on(_small)
+        small = table.take(slice(None, None, 2)).on(_small)
         assert all(
             better_by(2, better)(small).system != small.system for better in BETTER_LAWS.values()
         )
