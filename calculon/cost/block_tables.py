@@ -8,6 +8,7 @@ import numpy as np
 from calculon.architecture.optimizer import Parameters, joined
 from calculon.architecture.segments import kinds_of_block, prediction_module
 from calculon.architecture.shape import SIZE_FIELDS, Sizes
+from calculon.base.distinct_rows import distinct
 from calculon.base.frozen import dataclass
 from calculon.base.records import concatenate
 from calculon.base.units import Array
@@ -31,7 +32,7 @@ from calculon.declarations.scope_choices import BlockChoice, StepChoice
 from calculon.editions.edition import Edition
 from calculon.hardware.figures import of_rows
 from calculon.hardware.system import System
-from calculon.plan.choices import distinct, grouped
+from calculon.plan.choices import grouped
 from calculon.plan.mesh import data_ranks
 from calculon.plan.plan import Plan
 from calculon.plan.schedule import shard_count

@@ -6,11 +6,11 @@ from operator import add
 
 import numpy as np
 
+from calculon.base.distinct_rows import unlike
 from calculon.base.units import Array, Count, Seconds
 from calculon.cost.embedding_head import EmbeddingHead
 from calculon.cost.pipeline.interleaved import InterleavedPasses, interleaved_time
 from calculon.cost.stage import Stage
-from calculon.plan.choices import distinct
 from calculon.plan.schedule import Schedule
 from calculon.plan.stage_kinds import ChunkLayout
 
@@ -44,7 +44,7 @@ class ChunkTimes:
     def batch_time(self, equal: Seconds) -> Seconds:
         """Return the time of a batch with the interleaved schedule, or `equal` if all chunks have equally many blocks.
 
-        Executions with the same layout are computed together.
+        Executions with as many stages and chunks are computed together, and those with equal times once.
         """
         schedule = self._schedule
         layouts = schedule.chunk_layouts
@@ -53,15 +53,23 @@ class ChunkTimes:
         columns = [*times, schedule.microbatches, layouts.number, layouts.differ]
         broadcast = np.broadcast_arrays(equal, *columns)
         shape, (same, *columns) = broadcast[0].shape, [values.ravel() for values in broadcast]
-        *times, microbatches, number, differ = columns
-        there = np.flatnonzero(differ)
-        rows, inverse, _ = distinct([number[there]])
-        found = np.array(same, float)
-        for place, (layout,) in enumerate(rows.tolist()):
-            here = there[inverse == place]
+        there = np.flatnonzero(columns.pop())
+        rows, inverse = unlike([values[there] for values in columns])
+        *times, microbatches, number = rows
+        every: dict[tuple[int, ...], list[tuple[Array, InterleavedPasses]]] = {}
+        for layout in sorted({int(one) for one in number.tolist()}):
+            here = np.flatnonzero(number == layout)
             passes = self._passes(layouts.layouts[layout], [values[here] for values in times])
-            counts = np.maximum(1, microbatches[here])
-            found[here] = interleaved_time(passes, counts, training=schedule.training)
+            every.setdefault(passes.forward.shape[:2], []).append((here, passes))
+        of_rows = np.empty(len(number))
+        for some in every.values():
+            places, alike = zip(*some, strict=True)
+            here = np.concatenate(places)
+            counts = np.maximum(1, microbatches[here]).astype(int)
+            joined = InterleavedPasses.joined(alike)
+            of_rows[here] = interleaved_time(joined, counts, training=schedule.training)
+        found = np.array(same, float)
+        found[there] = of_rows[inverse]
         return found.reshape(shape)
 
     def _of_blocks(self) -> list[Seconds]:

@@ -4,10 +4,10 @@ from functools import lru_cache, reduce
 
 import numpy as np
 
+from calculon.base.distinct_rows import distinct
 from calculon.base.units import Array, Count
 from calculon.cost.pipeline.schedules import held_chunks, held_microbatches
 from calculon.editions.edition import Edition
-from calculon.plan.choices import distinct
 from calculon.plan.schedule import Schedule
 
 
@@ -106,12 +106,15 @@ def of_chunks(schedule: Schedule, held: Count, stage: Count | int) -> Count:
     same, differ, *keys = (values.ravel() for values in broadcast)
     there = np.flatnonzero(differ)
     rows, inverse, _ = distinct([values[there].astype(np.int64) for values in keys])
-    found = np.array(same, float)
+    blocks = {one: layouts.layouts[one].of_kind.sum(axis=0) for one in set(rows[:, 0].tolist())}
+    keys_of_blocks = {one: tuple(map(tuple, of_one.tolist())) for one, of_one in blocks.items()}
+    peaks = np.full(len(rows), np.nan)
     for place, (number, microbatches, own) in enumerate(rows.tolist()):
-        blocks = layouts.layouts[number].of_kind.sum(axis=0)
-        if own < len(blocks) and blocks[own].any():
-            peaks = peak_of_chunks(tuple(map(tuple, blocks.tolist())), microbatches)
-            found[there[inverse == place]] = peaks[own]
+        if own < len(blocks[number]) and blocks[number][own].any():
+            peaks[place] = peak_of_chunks(keys_of_blocks[number], microbatches)[own]
+    found = np.array(same, float)
+    peak = peaks[inverse]
+    found[there] = np.where(np.isnan(peak), found[there], peak)
     return found.reshape(broadcast[0].shape)
 
 

@@ -6,6 +6,7 @@ from typing import TypeVar
 import numpy as np
 
 from calculon.base.arrays import cached_property
+from calculon.base.distinct_rows import distinct
 from calculon.base.units import Array, Count, Seconds
 from calculon.cost.block_cost import BlockCost
 from calculon.cost.chunk_times import ChunkTimes
@@ -13,7 +14,6 @@ from calculon.cost.embedding_head import EmbeddingHead
 from calculon.cost.pipeline.schedules import Passes, batch_time, chunked_time
 from calculon.cost.pipeline.simulation import ChunkPasses
 from calculon.cost.stage import Stage
-from calculon.plan.choices import distinct
 from calculon.plan.schedule import Schedule
 from calculon.plan.stage_layout import FIRST, LAST
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from calculon.architecture.parameters import parameter_count
+from calculon.base.distinct_rows import distinct
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array
 from calculon.declarations.execution import Execution
@@ -56,7 +57,6 @@ from calculon.estimate.user_evidence import (
 )
 from calculon.hardware.residuals import TRAINING, Spread
 from calculon.hardware.system import System
-from calculon.plan.choices import distinct
 from calculon.plan.columns import field_of
 from calculon.plan.plan import Plan
 

@@ -1,6 +1,6 @@
 """Groups of executions that share a choice: plain code handles the choice, arrays the remaining differences."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from functools import cache, lru_cache
 from typing import Any, TypeVar
@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from calculon.architecture.shape import SIZE_FIELDS
+from calculon.base.distinct_rows import LARGEST_RANGE, distinct
 from calculon.base.units import Array
 from calculon.declarations.fields import Scope, SpecField
 from calculon.declarations.scope_choices import (
@@ -29,13 +30,6 @@ _DERIVED: Mapping[str, Callable[[Columns], Array]] = {
 }
 
 assert _DERIVED.keys() == DERIVED.keys()
-
-
-LARGEST_RANGE = 65_536
-"""Range of values up to which a lookup table is used; wider ranges are sorted."""
-
-MAX_EMPTY = 4
-"""Lookup table entries per value that are acceptable for many values."""
 
 
 @cache
@@ -107,44 +101,3 @@ def _value(name: str, code: int) -> Any:
         return bool(code)
     choices = field_of(name).declaration.choices
     return choices[code] if choices else bool(code)
-
-
-def distinct(columns: Sequence[Array]) -> tuple[Array, Array, Array]:
-    """Return the distinct rows of integer columns in ascending order, the index of each row, and a row of each."""
-    length = len(columns[0])
-    if length == 1:
-        return (
-            np.array([[int(c[0]) for c in columns]]),
-            np.zeros(1, np.int64),
-            np.zeros(1, np.int64),
-        )
-    ranks = np.zeros(length, np.int64)
-    for values in columns:
-        if (values == values[0]).all():
-            continue
-        count, inverse = _ranked(values)
-        ranks = ranks * count + inverse
-        if ranks.max(initial=0) > 2**40:  # before the product overflows
-            ranks = _ranked(ranks)[1]
-    count, inverse = _ranked(ranks)
-    first = np.zeros(count, np.int64)
-    first[inverse[::-1]] = np.arange(length)[::-1]  # the last write wins: the first row of each
-    return np.stack([c[first] for c in columns], axis=1).astype(np.int64), inverse, first
-
-
-def _whole(values: Array) -> bool:
-    """Return True if all values are integers."""
-    return values.dtype.kind != "f" or bool((values == np.floor(values)).all())
-
-
-def _ranked(values: Array) -> tuple[int, Array]:
-    """Return the number of distinct values and the rank of each value; small ranges need no sorting."""
-    low, high = int(values.min()), int(values.max())
-    if high - low > max(LARGEST_RANGE, MAX_EMPTY * len(values)) or not _whole(values):
-        found, inverse = np.unique(values, return_inverse=True)
-        return len(found), inverse
-    places = values.astype(np.int64) - low
-    there = np.zeros(high - low + 1, bool)
-    there[places] = True
-    ranks = np.cumsum(there) - 1
-    return int(ranks[-1]) + 1, ranks.take(places)

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from calculon.architecture.segments import kinds_by_block
+from calculon.base.distinct_rows import distinct
 from calculon.base.units import Array
 from calculon.declarations.model import Model
-from calculon.plan.choices import distinct
 from calculon.plan.columns import Columns
 from calculon.plan.stage_layout import (
     FIRST,

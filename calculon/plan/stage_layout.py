@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from calculon.architecture.segments import kinds_of_block, prediction_module, segments, totals
+from calculon.base.distinct_rows import distinct
 from calculon.base.records import record
 from calculon.base.units import Array, Count
 from calculon.declarations.lists_of_counts import ListsOfCounts
@@ -374,12 +375,14 @@ def _balanced(total: float, pipeline_par: Count, head: Array, chunks: Count) -> 
     if not np.any((chunks > 1) & (pipeline_par > 1)):
         return last
     same = np.broadcast_arrays(last, pipeline_par, chunks, head)
-    rows = zip(*(values.ravel().tolist() for values in same), strict=True)
+    columns = [values.ravel() for values in same]
+    _, inverse, first = distinct(columns[1:])
+    rows = zip(*(values[first].tolist() for values in columns), strict=True)
     found = [
         one if parts == 1 or stages == 1 else balanced_last(int(total), int(stages), parts, weight)
         for one, stages, parts, weight in rows
     ]
-    return np.array(found, float).reshape(same[0].shape)
+    return np.array(found, float)[inverse].reshape(same[0].shape)
 
 
 @lru_cache(maxsize=4096)

@@ -6,6 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from calculon.architecture.optimizer import Parameters
+from calculon.base.distinct_rows import distinct
 from calculon.base.units import Array
 from calculon.cost.block_cost import BlockCost
 from calculon.cost.block_tables import (
@@ -22,7 +23,7 @@ from calculon.cost.prediction_modules import module_choice
 from calculon.declarations.axes import FURTHER_SIZES
 from calculon.declarations.scope_choices import BatchChoice, BlockChoice, LayoutChoice, StepChoice
 from calculon.editions import EDITIONS
-from calculon.plan.choices import C, distinct, grouped
+from calculon.plan.choices import C, grouped
 from calculon.search.cost_cache import CostCache
 from calculon.search.space import Space, Unit
 

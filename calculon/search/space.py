@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calculon.architecture.shape import SIZE_FIELDS
+from calculon.base.distinct_rows import distinct
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array
 from calculon.declarations.axes import FURTHER_FACTORS, PUBLISHED_NETWORKS, STATED_DEGREES
@@ -21,7 +22,7 @@ from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.scope_choices import BlockChoice
 from calculon.editions import EDITIONS
 from calculon.inputs import NAMED
-from calculon.plan.choices import distinct, grouped
+from calculon.plan.choices import grouped
 from calculon.plan.columns import FIELDS, Columns, code, field_of, type_of
 from calculon.plan.plan import Plan
 from calculon.plan.rules.rule import Requests, Rule

@@ -3,9 +3,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from calculon.base.distinct_rows import LARGEST_RANGE, distinct
 from calculon.declarations.fields import Scope
 from calculon.plan import choices
-from calculon.plan.choices import LARGEST_RANGE, distinct
 from calculon.plan.columns import field_of
 
 FIELD, NUMBER = field_of("tp_async"), field_of("vocab_pad_multiple")

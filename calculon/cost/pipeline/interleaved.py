@@ -9,7 +9,7 @@ of microbatches to the next, this state soon grows by the same time on all stage
 long.
 """
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -22,8 +22,11 @@ _EQUAL = 1e-11
 _LEAST_GROUPS = 3
 """Full groups of microbatches of which at least one is a whole period, in which all stages have both passes."""
 
-_SLAB = 1 << 20
-"""Most times of passes (stages x chunks x executions) of an array: 8 MiB; more executions are computed in turn."""
+_SLAB = 1 << 18
+"""Most times (slots of a period x stages x executions) of an array: 2 MiB; more executions are computed in turn."""
+
+_ALL = slice(None)
+"""All stages."""
 
 
 class InterleavedPasses(NamedTuple):
@@ -43,6 +46,16 @@ class InterleavedPasses(NamedTuple):
         """Return some of the executions."""
         hidden = None if self.hidden is None else self.hidden[..., rows]
         return InterleavedPasses(self.forward[..., rows], self.backward[..., rows], hidden)
+
+    @classmethod
+    def joined(cls, some: Sequence["InterleavedPasses"]) -> "InterleavedPasses":
+        """Return the executions of several records with as many stages and chunks, one record after the other."""
+        hidden = [one.hidden for one in some if one.hidden is not None]
+        return cls(
+            np.concatenate([one.forward for one in some], axis=-1),
+            np.concatenate([one.backward for one in some], axis=-1),
+            np.concatenate(hidden, axis=-1) if hidden else None,
+        )
 
 
 def interleaved_time(
@@ -66,16 +79,24 @@ def interleaved_time(
         here = np.flatnonzero(
             few & (counts == key) if key >= 0 else ~few & (counts % stages == -1 - key)
         )
-        slots = _Slots(stages, chunks, int(counts[here].max()), pairs, training=training)
-        each = max(1, _SLAB // (stages * chunks))
+        each = max(1, _SLAB // (stages * stages * chunks))
         for begin in range(0, len(here), each):
             rows = here[begin : begin + each]
+            slots = _Slots(stages, chunks, int(counts[rows].max()), pairs, training=training)
             found[rows] = _time(passes.take(rows), slots, counts[rows] // stages)
     return found
 
 
 class _Slots:
-    """The chunk of the passes of every stage in a slot, and whether there is a pass."""
+    """The chunk of the passes of every stage in a slot, and whether there is a pass.
+
+    The chunks repeat from period to period: those of slot *n* are in row *n* modulo the period.
+
+    Attributes:
+        forward, backward (shape (period, stages)): Numbers of the chunks over all stages.
+        goes_on, comes_back: Whether the first stage continues with the next chunk what the last stage has done, and
+            the other way around for backward passes; of each slot of a period.
+    """
 
     def __init__(
         self, stages: int, chunks: int, microbatches: int, pairs: bool, *, training: bool
@@ -87,85 +108,126 @@ class _Slots:
         ahead = self.period - 1 + pairs
         self.count = number + stages - 1 + (ahead if training else 0)
         along = np.arange(stages)
-        self._first = {"forward": along, "backward": ahead + along[::-1]}
+        self._first_forward, self._first_backward = along, ahead + along[::-1]
         # The first slot in which all stages have both passes.
         self.begin = ahead + stages - 1
+        slots = np.arange(self.period)[:, None]
+        goes, comes = (
+            (slots - first) % self.period // stages
+            for first in (self._first_forward, self._first_backward)
+        )
+        self.forward = along * chunks + goes
+        self.backward = along * chunks + (chunks - 1 - comes)
+        self.goes_on, self.comes_back = (goes[:, 0] > 0).tolist(), (comes[:, -1] > 0).tolist()
 
-    def passes(self, kind: str, begin: int, end: int) -> tuple[Array, Array]:
-        """Return the positions of passes in the order of chunks, and a mask of existing ones: shape (slots, stages)."""
-        number = np.arange(begin, end)[:, None] - self._first[kind]
-        group, within = np.divmod(number, self.period)
-        position, member = np.divmod(within, self.stages)
-        exists: Array = (number >= 0) & (group * self.stages + member < self.microbatches)
-        return position, exists
+    def goes(self, begin: int, end: int) -> Array:
+        """Return a mask of existing forward passes: shape (slots, stages)."""
+        return self._exist(np.arange(begin, end)[:, None] - self._first_forward)
+
+    def comes(self, begin: int, end: int) -> Array:
+        """Return a mask of existing backward passes: shape (slots, stages)."""
+        return self._exist(np.arange(begin, end)[:, None] - self._first_backward)
+
+    def _exist(self, number: Array) -> Array:
+        microbatch = number // self.period * self.stages + number % self.stages
+        exists: Array = (number >= 0) & (microbatch < self.microbatches)
+        return exists
 
 
-def _stages(exists: Array) -> Iterator[Array | None]:
-    """Yield the stages that have a pass in each slot: their numbers, or None for all of them."""
-    every: list[bool] = np.logical_and.reduce(exists, axis=1).tolist()
-    for whole, some in zip(every, exists, strict=True):
-        yield None if whole else np.flatnonzero(some)
+def _stages(exists: Array) -> list[Array | slice | None]:
+    """Return the stages that have a pass in each slot: all of them, a range, a mask, or None if none has one."""
+    stages = exists.shape[1]
+    counts, first = exists.sum(axis=1).tolist(), exists.argmax(axis=1)
+    last = (stages - 1 - exists[:, ::-1].argmax(axis=1)).tolist()
+    found: list[Array | slice | None] = []
+    for slot, (count, low, high) in enumerate(zip(counts, first.tolist(), last, strict=True)):
+        if count == 0:
+            found.append(None)
+        elif count == stages:
+            found.append(_ALL)
+        else:
+            found.append(slice(low, high + 1) if high - low < count else exists[slot])
+    return found
+
+
+def _in_slots(passes: InterleavedPasses, slots: _Slots) -> InterleavedPasses:
+    """Return the times in the order of slots: each of shape (period, stages, executions)."""
+    executions = passes.forward.shape[-1]
+    forward, backward = (times.reshape(-1, executions) for times in passes[:2])
+    hidden = None if passes.hidden is None else passes.hidden.reshape(-1, executions)
+    if hidden is not None:
+        hidden = np.minimum(hidden[slots.forward], hidden[slots.backward])
+    return InterleavedPasses(forward[slots.forward], backward[slots.backward], hidden)
 
 
 class _State:
-    """Times at which stages are free, and the ends of their last forward and backward passes."""
+    """Times at which stages are free, and the ends of their last forward and backward passes.
+
+    The times of the passes are in the order of slots (:func:`_in_slots`).
+    """
 
     def __init__(self, passes: InterleavedPasses, slots: _Slots) -> None:
-        stages, _, executions = passes.forward.shape
-        self.passes, self.slots = passes, slots
-        self._of_forward, self._of_backward = (
-            times.reshape(-1, executions) for times in (passes.forward, passes.backward)
-        )
-        hidden = passes.hidden
-        self._hidden = None if hidden is None else hidden.reshape(-1, executions)
-        self._time = np.empty((stages, executions))
-        self.free = np.zeros((stages, executions))
+        _, stages, executions = passes.forward.shape
+        self._passes, self._slots = passes, slots
+        self._ready = np.empty((stages, executions))
+        self._free = np.zeros((stages, executions))
         # Row 0 of forward ends, and the last one of backward ends, is what a chunk passes on to the next chunk.
-        self.forward = np.zeros((stages + 1, executions))
-        self.backward = np.zeros((stages + 1, executions))
+        self._forward = np.zeros((stages + 1, executions))
+        self._backward = np.zeros((stages + 1, executions))
+
+    def take(self, rows: Array) -> "_State":
+        """Return a new state of some of the executions."""
+        return _State(self._passes.take(rows), self._slots)
 
     def run(self, begin: int, end: int) -> None:
         """Run the slots from `begin` to `end`."""
-        slots = self.slots
-        along, last = np.arange(slots.stages), slots.chunks - 1
-        ahead, goes = slots.passes("forward", begin, end)
-        behind, comes = slots.passes("backward", begin, end)
-        of_forward = along * slots.chunks + ahead
-        of_backward = along * slots.chunks + (last - behind)
-        # The first stage continues with the next chunk what the last stage has done, and backward the other way around.
-        goes_on, comes_back = (ahead[:, 0] > 0).tolist(), (behind[:, -1] > 0).tolist()
-        for slot, (some, comes_some) in enumerate(zip(_stages(goes), _stages(comes), strict=True)):
-            if some is None or len(some):
-                self.forward[0] = self.forward[-1] if goes_on[slot] else 0.0
-                self._pass(self._of_forward, of_forward[slot], self.forward[:-1], some)
-                self.forward[1:] = self.free
-            if slots.training and (comes_some is None or len(comes_some)):
-                self.backward[-1] = self.backward[0] if comes_back[slot] else 0.0
-                self._pass(self._of_backward, of_backward[slot], self.backward[1:], comes_some)
-                if self._hidden is not None:
-                    both = np.flatnonzero(goes[slot] & comes[slot])
-                    one, other = (x[slot][both] for x in (of_forward, of_backward))
-                    self.free[both] -= np.minimum(self._hidden[one], self._hidden[other])
-                self.backward[:-1] = self.free
+        slots, forward, backward = self._slots, self._forward, self._backward
+        goes, comes = slots.goes(begin, end), slots.comes(begin, end)
+        of_forward, of_backward = list(self._passes.forward), list(self._passes.backward)
+        hidden = None if self._passes.hidden is None else list(self._passes.hidden)
+        # A view for each role of a row: slices would take as long as the sums.
+        to_first, from_last, sent, went = forward[0], forward[-1], forward[:-1], forward[1:]
+        to_last, from_first, back, came = backward[-1], backward[0], backward[1:], backward[:-1]
+        stages = zip(_stages(goes), _stages(comes), strict=True)
+        for slot, (some, others) in enumerate(stages, begin):
+            place = slot % slots.period
+            if some is not None:
+                to_first[:] = from_last if slots.goes_on[place] else 0.0
+                self._pass(of_forward[place], sent, went, some)
+            if slots.training and others is not None:
+                to_last[:] = from_first if slots.comes_back[place] else 0.0
+                self._pass(of_backward[place], back, came, others)
+                if hidden is not None:
+                    both = goes[slot - begin] & comes[slot - begin]
+                    np.subtract(came, hidden[place], out=came, where=both[:, None])
 
-    def _pass(self, times: Seconds, chunk: Array, needed: Seconds, some: Array | None) -> None:
-        """Run a pass on `some` stages, or on all, as soon as its input is there; the `times` are of all chunks."""
-        if some is None:
-            np.maximum(self.free, needed, out=self.free)
-            self.free += times.take(chunk, axis=0, out=self._time, mode="clip")
+    def _pass(self, times: Seconds, needed: Seconds, ends: Seconds, some: Array | slice) -> None:
+        """Run a pass on some stages as soon as its input is there; then all stages are free at `ends`."""
+        free = self._free
+        if some is _ALL:
+            np.maximum(free, needed, out=self._ready)
+            np.add(self._ready, times, out=ends)
         else:
-            self.free[some] = np.maximum(self.free[some], needed[some]) + times[chunk[some]]
+            later = np.maximum(free[some], needed[some]) + times[some]
+            if free is not ends:
+                ends[:] = free
+            ends[some] = later
+        self._free = ends
+
+    @property
+    def end(self) -> Seconds:
+        """Time at which all stages are free: shape (executions,)."""
+        return np.asarray(self._free.max(axis=0))
 
     @property
     def times(self) -> Seconds:
         """All times that later slots need: shape (times, executions)."""
-        return np.concatenate([self.free, self.forward[1:], self.backward[:-1]])
+        return np.concatenate([self._free, self._forward[1:], self._backward[:-1]])
 
     def later(self, times: Seconds) -> None:
         """Set all times."""
-        count = self.slots.stages
-        self.free[:] = times[:count]
-        self.forward[1:], self.backward[:-1] = times[count : 2 * count], times[2 * count :]
+        free, self._forward[1:], self._backward[:-1] = np.split(times, 3)
+        self._free = free.copy()
 
 
 def _time(passes: InterleavedPasses, slots: _Slots, groups: Count) -> Seconds:
@@ -174,12 +236,12 @@ def _time(passes: InterleavedPasses, slots: _Slots, groups: Count) -> Seconds:
     The first slots of all executions are the same, and so are the last ones. Between them are whole periods: one for
     each full group whose forward passes are not among those slots.
     """
-    state = _State(passes, slots)
+    state = whole = _State(_in_slots(passes, slots), slots)
     most = slots.microbatches // slots.stages
     periods = (most * slots.period - slots.begin) // slots.period - (most - groups)
     if not slots.training or (periods < 1).any():
         state.run(0, slots.count)
-        return np.asarray(state.free.max(axis=0))
+        return state.end
     left = np.arange(passes.forward.shape[-1])
     times = np.empty((3 * slots.stages, len(left)))
     end = slots.begin
@@ -196,9 +258,8 @@ def _time(passes: InterleavedPasses, slots: _Slots, groups: Count) -> Seconds:
             break
         if ready.any():
             left = left[~ready]
-            state = _State(state.passes.take(~ready), slots)
+            state = state.take(~ready)
             state.later(now[:, ~ready])
-    state = _State(passes, slots)
-    state.later(times)
-    state.run(slots.begin + periods.max() * slots.period, slots.count)
-    return np.asarray(state.free.max(axis=0))
+    whole.later(times)
+    whole.run(slots.begin + periods.max() * slots.period, slots.count)
+    return whole.end

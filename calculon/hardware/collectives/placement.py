@@ -77,7 +77,7 @@ class Group:
         ranks = np.asarray(ranks)
         members: list[Count] = [np.array(1)] * len(system.networks)
         distances = members.copy()
-        for number, joined, apart, _, _ in _levels(system, ranks, np.asarray(stride), fanouts):
+        for number, _, joined, apart in _levels(system, ranks, np.asarray(stride), fanouts):
             members[number], distances[number] = joined, apart
         return cls.of(system, ranks, members, tuple(distances))
 
@@ -122,10 +122,13 @@ def fits_mesh(system: System, ranks: Count, stride: Count, fanouts: Fanouts | No
     """
     ranks, stride = np.asarray(ranks), np.asarray(stride)
     fits: Array = np.ones(np.broadcast_shapes(ranks.shape, stride.shape), dtype=bool)
-    left: Count = ranks
-    for number, joined, _, even, before in _levels(system, ranks, stride, fanouts):
-        fits = fits & even & (_inside_others(system, number) | (before % joined == 0))
-        left = -(-before // joined)
+    left, inside, nested = ranks, np.array(1), nested_networks(system)
+    for number, fanout, joined, apart in _levels(system, ranks, stride, fanouts):
+        even = (stride % inside == 0) | (inside % stride == 0)
+        last = number == nested[-1][0]
+        even = even & (last | (fanout % apart == 0) | (apart % fanout == 0)) | (left == 1)
+        fits = fits & even & (_inside_others(system, number) | (left % joined == 0))
+        left, inside = -(-left // joined), inside * fanout
     return fits & (left == 1)
 
 
@@ -232,17 +235,14 @@ def _divisor(number: int, most: int) -> int:
 
 def _levels(
     system: System, ranks: Count, stride: Count, fanouts: Fanouts | None
-) -> Iterator[tuple[int, Count, Count, Array, Count]]:
-    """Yield for each nested network: number, members, their distance, divisibility of strides, ranks left to place."""
+) -> Iterator[tuple[int, Count, Count, Count]]:
+    """Yield for each nested network: number, fan-out in use, members of the group, and their distance."""
     left, inside, nested = ranks, np.array(1), nested_networks(system)
     used = tuple(np.array(fanout) for _, fanout in nested) if fanouts is None else fanouts
     for (number, _), fanout in zip(nested, used, strict=True):
         apart = np.maximum(stride // inside, 1)  # in instances of the networks inside
-        even = (stride % inside == 0) | (inside % stride == 0)
-        last = number == nested[-1][0]
         joined = np.minimum(left, np.maximum(-(-fanout // apart), 1))
-        even = even & (last | (fanout % apart == 0) | (apart % fanout == 0))
-        yield number, joined, apart, even | (left == 1), left
+        yield number, fanout, joined, apart
         left, inside = -(-left // joined), inside * fanout
 
 

@@ -8,10 +8,10 @@ from functools import cached_property
 
 import numpy as np
 
+from calculon.base.distinct_rows import distinct
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array, Count
 from calculon.declarations.serving_figures import SERVING_FIGURES
-from calculon.plan.choices import distinct
 from calculon.search.deployments.deployment_space import DeploymentSpace, Group
 from calculon.search.deployments.deployment_vocabulary import SCHEDULING, SPLIT, stated_default
 from calculon.serving.passes.replica import Replica

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from calculon.base.distinct_rows import distinct
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array, Count, Fraction, Seconds
 from calculon.declarations.model import Model
 from calculon.hardware.system import System
-from calculon.plan.choices import distinct
 from calculon.serving.passes.drafts import Draft, draft_of
 from calculon.serving.passes.pass_rows import pass_rows
 from calculon.serving.passes.pass_sizes import PassSizes

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from calculon.base.distinct_rows import distinct
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array, Count
-from calculon.plan.choices import distinct
 from calculon.serving.passes.pass_sizes import spread
 from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.pool import Pool

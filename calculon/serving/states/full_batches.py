@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from calculon.base.distinct_rows import distinct
 from calculon.base.units import Array, Count, Seconds
-from calculon.plan.choices import distinct
 from calculon.serving.caches.kept_prefixes import KeptPrefixes
 from calculon.serving.caches.rank_memory import RankMemory, SequenceCapacity, rank_memory
 from calculon.serving.passes.replica import Replica

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from calculon.base.distinct_rows import distinct
 from calculon.base.errors import Infeasible
 from calculon.base.units import GIB, Array, Count, Seconds
 from calculon.campaign.money import Quote
 from calculon.declarations.serving_figures import ServingFigures, ServingMemory, SpeculationFigures
-from calculon.plan.choices import distinct
 from calculon.serving.caches.cache import CachedBlocks
 from calculon.serving.caches.rank_memory import RankMemory, SequenceCapacity, cached_bytes
 from calculon.serving.passes.replica import Replica

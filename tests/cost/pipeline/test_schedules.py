@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calculon.cost.in_flight import peak_of_chunks
+from calculon.cost.pipeline import interleaved
 from calculon.cost.pipeline.interleaved import InterleavedPasses, interleaved_time
 from calculon.cost.pipeline.orders import Pass, order
 from calculon.cost.pipeline.schedules import Passes, batch_time, held_microbatches
@@ -335,12 +336,17 @@ def test_chunks_of_inference_take_as_long_as_their_forward_passes(one, groups, r
     np.testing.assert_allclose(found, end(spans), rtol=1e-12)
 
 
-def test_executions_are_computed_as_if_each_were_alone():
-    """Executions become periodic after different numbers of groups."""
+@pytest.mark.parametrize("at_once", [3, 50])
+def test_executions_are_computed_as_if_each_were_alone(at_once, monkeypatch):
+    """Executions become periodic after different numbers of groups; some slabs have fewer groups than others."""
+    monkeypatch.setattr(interleaved, "_SLAB", at_once * 4 * 4 * 3)
     random = np.random.default_rng(1)
-    both = random.random((2, 4, 3, 50))
-    together = interleaved_time(InterleavedPasses(*both), 400)
-    alone = [interleaved_time(InterleavedPasses(*both[..., i : i + 1]), 400)[0] for i in range(50)]
+    both, counts = random.random((2, 4, 3, 50)), random.choice([5, 9, 21, 40, 41, 400, 401], 50)
+    together = interleaved_time(InterleavedPasses(*both), counts)
+    alone = [
+        interleaved_time(InterleavedPasses(*both[..., [i]]), count)[0]
+        for i, count in enumerate(counts)
+    ]
     assert together.tolist() == alone
 
 
