@@ -12,7 +12,7 @@ from calculon.base.units import Array
 R = TypeVar("R")
 K = TypeVar("K", bound=Hashable)
 
-CACHE_BYTES = 130_000_000
+CACHE_BYTES = 110_000_000
 """Largest total size of the arrays of a cache; further costs are computed, but not kept."""
 
 
