@@ -212,9 +212,8 @@ class UnevenStages:
         if layouts is not None:
             time = self.chunks.batch_time(time)
         idle = time - microbatches * passes.largest(self._mean(passes.both))
-        if (
-            layouts is not None
-        ):  # pairs of chunks that differ may save less than the mean of their stage
+        if layouts is not None:
+            # Pairs of chunks that differ may save less than the mean of their stage.
             idle = np.where(layouts.differ & (idle <= _ROUNDING * time), 0.0, idle)
         return np.where(self._schedule.pipeline_par > 1, idle, 0.0)
 
