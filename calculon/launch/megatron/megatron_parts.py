@@ -1,7 +1,11 @@
 """Megatron-LM: pipeline parallelism (stages, interleaved schedule), expert parallelism, context parallelism."""
 
 from calculon.base.errors import Problem, SpecError
-from calculon.declarations.lists_of_counts import ListsOfCounts, chunks_in_letters
+from calculon.declarations.lists_of_counts import (
+    ListsOfCounts,
+    chunks_in_letters,
+    unbalanced_parenthesis,
+)
 from calculon.declarations.named_values import ENDS_AS_BLOCKS, EXCHANGING
 from calculon.launch.dialect import Fields, Reading, Writing
 from calculon.launch.rows import first_names, named, number, row
@@ -41,7 +45,8 @@ def _layout(reading: Reading) -> Fields:
         return result
     parts = chunks_in_letters(str(stated.value))
     if parts is None:
-        raise reading.error(stated, "letters E, t, m, L and |, as in 'Et*3|(tt|)*29,m|L'")
+        hint = unbalanced_parenthesis(str(stated.value))
+        raise reading.error(stated, "letters E, t, m, L and |, as in 'Et*3|(tt|)*29,m|L'", hint)
     if len(parts) % pipeline:
         wanted = f"a multiple of {pipeline} stages ({_PP})"
         raise reading.error(stated, wanted, f"the layout has {len(parts)} stages")

@@ -328,8 +328,12 @@ def test_layouts_count_blocks():
         ("Et*3|(tt|)*29,m|L", [3, *[2] * 29, 0, 0]),
         ("'Et|t*2|tmL'", [1, 2, 1]),
         ("E|t|L", [0, 1, 0]),
+        ("Et|*2(t|)*2L", [1, 0, 1, 1, 0]),
         ("x", None),
         ("t*99999999", None),
+        ("Et|(t|tL", None),
+        ("Et|t)|tL", None),
+        ("Et|)t|(tL", None),
     ]
     for text, blocks in rows:
         chunks = chunks_in_letters(text)
