@@ -66,6 +66,16 @@ def counts_in_letters(text: str) -> list[int] | None:
     return [chunk.count("t") for chunk in chunks]
 
 
+def modules_in_letters(text: object) -> int | None:
+    """Return the number of MTP modules of a layout; None for a list of counts, or a malformed layout.
+
+    >>> modules_in_letters("Et|tm*2L"), modules_in_letters("1-1")
+    (2, None)
+    """
+    chunks = chunks_in_letters(text) if isinstance(text, str) else None
+    return None if chunks is None else "".join(chunks).count("m")
+
+
 class ListsOfCounts(Sequence[str]):
     """Values of a field that takes any list of counts, numbered in order of appearance; the empty list is first.
 

@@ -64,6 +64,20 @@ def test_letters_out_of_order_have_one_message(letters):
     assert len(error.value.problems) == 1
 
 
+def test_letters_have_the_mtp_modules_of_the_model():
+    for name, modules in (("llama3-8B", 0), ("deepseek-v3", 1)):
+        model = inputs.model(name)
+        for count in range(3):
+            layout = f"Et|t{'m' * count}L"
+            plans = ({**STATED, "stage_blocks": layout}, {"pp": 2, "stage_blocks": layout})
+            for plan in (*plans, f"pp=2 stage_blocks={layout}"):
+                if count == modules:
+                    assert inputs.execution(plan, model=model).stage_blocks == "1-1"
+                    continue
+                with pytest.raises(calculon.SpecError, match=rf"{modules} m \(.*found {count} in"):
+                    inputs.execution(plan, model=model)
+
+
 def test_lists_are_read_as_lists_and_as_text(tmp_path):
     (tmp_path / "run.json").write_text(json.dumps(STATED | {"stage_blocks": [9, 8, 8, 7]}))
     read = inputs.execution(tmp_path / "run.json")

@@ -58,7 +58,10 @@ def is_word_only(name: object) -> bool:
 
 def _text(name: str, value: Any) -> str:
     field = _KNOWN.get(field_name(name))
-    return str(value if field is None else field.declaration.plain(value))
+    # Texts are checked as they are written.
+    if field is None or isinstance(value, str):
+        return str(value)
+    return str(field.declaration.plain(value))
 
 
 def pairs_of(plan: str | Mapping[Any, Any]) -> dict[str, str]:

@@ -303,6 +303,15 @@ def test_contradictions_and_values_without_meaning_are_errors():
             "--num-layers",
         ),
         ("--cp-comm-type ring --context-parallel-size 2", "one of p2p"),
+        *(
+            (f"--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout {more}", wanted)
+            for more, wanted in (
+                ("'Et|(ttL'", "unbalanced parenthesis at character 4"),
+                ("'Et|EtL'", "E, then all t"),
+                ("'Et|tmL' --num-layers 2", r"0 m \(MTP modules\), .*the layout has 1"),
+                ("'Et|tL' --mtp-num-layers 1", r"1 m \(MTP modules\), .*the layout has 0"),
+            )
+        ),
     ]
     assert not_refused(_launch, rows) == []
 
