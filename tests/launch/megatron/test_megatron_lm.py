@@ -356,6 +356,15 @@ def test_modules_before_the_last_chunk_are_noted():
     assert any("MTP" in effect for _, effect in launch.not_modelled)
 
 
+def test_weights_in_8_bits_are_not_modeled_with_mtp_modules():
+    name = "--fp8-param-gather"
+    for modules in (0, 1):
+        flags = f"--fp8-format e4m3 --fp8-recipe mxfp8 {name} --mtp-num-layers {modules}"
+        launch = _launch(flags)
+        assert launch.execution["fp8_param_gather"] == (modules == 0)
+        assert (name in [setting.name for setting, _ in launch.not_modelled]) == (modules > 0)
+
+
 def _whole(**changes):
     """Return the fields of a plan on 8 processors."""
     plan = {"base": "megatron-lm", "tensor_par": 1, "pipeline_par": 1, "data_par": 8}
