@@ -17,6 +17,7 @@ from calculon.declarations.decode import decode
 from calculon.declarations.execution import Execution
 from calculon.declarations.fields import optional_defaults, shown, spec_fields
 from calculon.declarations.files import STDIN, SUFFIXES, document_suffix
+from calculon.declarations.lists_of_counts import modules_in_letters
 from calculon.declarations.model import Model
 from calculon.declarations.named_values import CORRECTED
 from calculon.declarations.origin import Origin, digest_of, released_types, titled
@@ -264,6 +265,8 @@ def _resolve(
         return ResolvedExecution(whole, find_preset(whole.preset if preset is None else preset))
     raw, file, origin, question = stated_execution(source)
     given = {**raw, **asked}
+    if model is not None:
+        _check_modules(given.get("stage_blocks"), model, file)
     stated = {name: one for name, one in given.items() if name not in unread}
     stated |= {name: one for name, one in STAND_INS.items() if name in unread}
     usual = COMMON
@@ -279,6 +282,14 @@ def _resolve(
         problems = causes(error.problems, stated, fields_of, entries)
         raise SpecError(file, problems) from None
     return ResolvedExecution(found, framework or find_preset(found.preset), origin, question)
+
+
+def _check_modules(layout: object, model: Model, place: str) -> None:
+    """Raise SpecError for a layout in letters with another number of MTP modules than the model."""
+    found, wanted = modules_in_letters(layout), model.mtp_layers
+    if found is not None and found != wanted:
+        known = f"{wanted} m (MTP modules), as {model.name} has"
+        raise SpecError(place, Problem("stage_blocks", known, f"{found} in {shown(layout)}"))
 
 
 def stated_execution(source: Source) -> tuple[Mapping[str, Any], str, Origin, Mapping[str, Any]]:

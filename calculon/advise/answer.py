@@ -382,6 +382,7 @@ def answer(
 
     The default is :func:`plans_on` for the first number, and :func:`best_on` for the others.
     """
+    mine = baseline_plan(question)  # its errors end the answer before the search
     first, cache = question.num_procs[0], CostCache()
     # The smallest count needs nearly all blocks of the others.
     results = {}
@@ -395,7 +396,7 @@ def answer(
         found=found,
         fastest=_riskier(found),
         counts=tuple(_best_on(results[count]) for count in question.counts),
-        mine=baseline_plan(question),
+        mine=mine,
         unfit=(
             None
             if len(found)
@@ -517,8 +518,11 @@ def baseline_plan(question: Question, *, hints: bool = True) -> BaselinePlan | N
     stated = question.mine.fields
     if stated is None and (launch := question.mine.launch) is not None:
         fields = {**launch.execution, **_launch_length(question, launch)}
-        execution = inputs.execution(fields, edition=CORRECTED)
-        return replace(_estimated(question, execution, hints), launch=launch)
+        try:
+            execution = inputs.execution(fields, edition=CORRECTED)
+            return replace(_estimated(question, execution, hints), launch=launch)
+        except SpecError as error:
+            raise SpecError(question.mine.file, error.problems) from None
     if stated is None:
         _, raw, _ = catalog.read("execution", question.mine.file)
         if not isinstance(raw, Mapping) or "edition" in raw or "preset" in raw:
@@ -575,7 +579,9 @@ def baseline_layouts(preset: Preset) -> tuple[str, ...]:
 
 
 def _execution(question: Question, fields: Mapping[str, Any]) -> Execution:
-    return inputs.execution(fields, edition=CORRECTED, preset=question.framework)
+    return inputs.execution(
+        fields, edition=CORRECTED, preset=question.framework, model=question.model
+    )
 
 
 def _estimated(question: Question, execution: Execution, hints: bool) -> BaselinePlan:

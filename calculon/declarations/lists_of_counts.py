@@ -23,6 +23,8 @@ def chunks_in_letters(text: str) -> list[str] | None:
     >>> chunks_in_letters("Et*3|(tt|)*2mL")
     ['Ettt', 'tt', 'tt', 'mL']
     """
+    if unbalanced_parenthesis(text):
+        return None
     text = re.sub(r"[\s,'\"]", "", text)
     while found := re.search(r"(?:\(([^()]*)\)|([EtmL|]))\*(\d+)", text):
         part = found[1] if found[1] is not None else found[2]
@@ -32,6 +34,23 @@ def chunks_in_letters(text: str) -> list[str] | None:
         text = text[: found.start()] + part * int(found[3]) + text[found.end() :]
     text = re.sub(r"[()]", "", text)
     return text.split("|") if re.fullmatch(r"[EtmL|]+", text) else None
+
+
+def unbalanced_parenthesis(text: str) -> str:
+    """Return the problem with the parentheses of a layout, or an empty text.
+
+    >>> unbalanced_parenthesis("Et|(t|t|tL"), unbalanced_parenthesis("Et|t)|tL"), unbalanced_parenthesis("Et|(t|)*2L")
+    ('unbalanced parenthesis at character 4', 'unbalanced parenthesis at character 5', '')
+    """
+    opened: list[int] = []
+    for position, letter in enumerate(text, start=1):
+        if letter == "(":
+            opened.append(position)
+        elif letter == ")" and not opened:
+            return f"unbalanced parenthesis at character {position}"
+        elif letter == ")":
+            opened.pop()
+    return f"unbalanced parenthesis at character {opened[-1]}" if opened else ""
 
 
 def counts_in_letters(text: str) -> list[int] | None:
@@ -45,6 +64,16 @@ def counts_in_letters(text: str) -> list[int] | None:
     if chunks is None or not re.fullmatch(r"Et*(\|t*)*m*L", "|".join(chunks)):
         return None
     return [chunk.count("t") for chunk in chunks]
+
+
+def modules_in_letters(text: object) -> int | None:
+    """Return the number of MTP modules of a layout; None for a list of counts, or a malformed layout.
+
+    >>> modules_in_letters("Et|tm*2L"), modules_in_letters("1-1")
+    (2, None)
+    """
+    chunks = chunks_in_letters(text) if isinstance(text, str) else None
+    return None if chunks is None else "".join(chunks).count("m")
 
 
 class ListsOfCounts(Sequence[str]):
@@ -99,7 +128,7 @@ class ListsOfCounts(Sequence[str]):
             return None
         if isinstance(value, str) and chunks_in_letters(value):
             return "E begins the first chunk, L ends the last one, and m is in front of L"
-        return ""
+        return unbalanced_parenthesis(value) if isinstance(value, str) else ""
 
     def schema(self) -> dict[str, Any]:
         """Return the JSON Schema of a list."""

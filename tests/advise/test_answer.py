@@ -5,6 +5,7 @@ import math
 import pytest
 
 import calculon
+from calculon.advise import answer as answers
 from calculon.advise.answer import TOKENS, Answer, _implied_fields, baseline_plan
 from calculon.advise.ask import ask
 from calculon.advise.candidate import trainings
@@ -35,6 +36,16 @@ def search(num_procs: int = 64, where: str | None = f"{FITS} >= {1 - RISK}", **o
     fixed = {"batch_size": 512, **options}
     asked = {"preset": "megatron-lm", "fix": fixed, "where": where, "risk": 1}
     return calculon.search("llama3-8B", "h100_80g_sxm", num_procs, 512, "bfloat16", **asked)
+
+
+def test_a_launch_file_that_breaks_a_rule_is_named_before_the_search(tmp_path):
+    file = tmp_path / "mine.sh"
+    flags = "--micro-batch-size 1 --bf16 --fp8-format e4m3 --fp8-recipe mxfp8 --fp8-param-gather"
+    file.write_text(f"torchrun pretrain_gpt.py {flags} --global-batch-size 8\n")
+    question = ask("deepseek-v3", 8, "b200_sxm", mine=str(file))
+    with pytest.raises(calculon.SpecError) as error:
+        answers.answer(question, lambda *_: pytest.fail("searched"))
+    assert (error.value.file, error.value.field) == (str(file), "fp8_param_gather")
 
 
 def test_the_best_is_that_of_a_search():

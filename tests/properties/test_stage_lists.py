@@ -64,6 +64,39 @@ def test_letters_out_of_order_have_one_message(letters):
     assert len(error.value.problems) == 1
 
 
+def test_letters_have_the_mtp_modules_of_the_model():
+    for name, modules in (("llama3-8B", 0), ("deepseek-v3", 1)):
+        model = inputs.model(name)
+        for count in range(3):
+            layout = f"Et|t{'m' * count}L"
+            plans = ({**STATED, "stage_blocks": layout}, {"pp": 2, "stage_blocks": layout})
+            for plan in (*plans, f"pp=2 stage_blocks={layout}"):
+                if count == modules:
+                    assert inputs.execution(plan, model=model).stage_blocks == "1-1"
+                    continue
+                with pytest.raises(calculon.SpecError, match=rf"{modules} m \(.*found {count} in"):
+                    inputs.execution(plan, model=model)
+
+
+def test_lists_of_chunks_without_their_number_have_a_hint():
+    for chunks, blocks in ((2, "4-4-4-4-4-4-4-4"), (None, "4-4-4-4-4-4-4"), (None, "9-9-9-9")):
+        with pytest.raises(calculon.SpecError, match="counts that add up to") as error:
+            estimate(stage_blocks=blocks)
+        assert error.value.hint.startswith(f"vpp={chunks} ") == bool(chunks)
+
+
+def test_words_without_values_are_unknown_names():
+    with pytest.raises(calculon.SpecError, match="plan: 8: expected a field of an execution"):
+        inputs.execution("tp=8 8 8", model=MODEL)
+
+
+def test_lists_in_plans_may_have_commas_and_blanks():
+    forms = ["[9,8,8,7]", "[9, 8, 8, 7]", "9,8,8,7", "9 8 8 7", "Et*9 | t*8, | t*8 |t*7 L"]
+    for form in forms:
+        for plan in (f"pp=4 stage_blocks={form}", f"stage_blocks={form}, pp=4"):
+            assert inputs.execution(plan, model=MODEL).stage_blocks == "9-8-8-7"
+
+
 def test_lists_are_read_as_lists_and_as_text(tmp_path):
     (tmp_path / "run.json").write_text(json.dumps(STATED | {"stage_blocks": [9, 8, 8, 7]}))
     read = inputs.execution(tmp_path / "run.json")

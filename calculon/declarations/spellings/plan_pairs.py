@@ -58,7 +58,10 @@ def is_word_only(name: object) -> bool:
 
 def _text(name: str, value: Any) -> str:
     field = _KNOWN.get(field_name(name))
-    return str(value if field is None else field.declaration.plain(value))
+    # Texts are checked as they are written.
+    if field is None or isinstance(value, str):
+        return str(value)
+    return str(field.declaration.plain(value))
 
 
 def pairs_of(plan: str | Mapping[Any, Any]) -> dict[str, str]:
@@ -72,7 +75,7 @@ def pairs_of(plan: str | Mapping[Any, Any]) -> dict[str, str]:
     result: dict[str, str] = {}
     for part in in_blanks(plan).split():
         name, _, value = part.partition("=")
-        if name in result:
+        if name in result and "=" in part:  # words without a value are reported as unknown names
             raise SpecError("plan", Problem(name, "one value", f"{result[name]} and {value}"))
         result[name] = value
     return result
@@ -81,10 +84,20 @@ def pairs_of(plan: str | Mapping[Any, Any]) -> dict[str, str]:
 def in_blanks(text: str) -> str:
     """Return a plan with blanks between its pairs, without commas.
 
-    >>> in_blanks("tp=8,pp=4,  mbs=1")
-    'tp=8 pp=4 mbs=1'
+    >>> in_blanks("tp=8,pp=4,  mbs=1"), in_blanks("stage_blocks=[9, 8, 7], dp=2"), in_blanks("stage_blocks=Et | t*2 L")
+    ('tp=8 pp=4 mbs=1', 'stage_blocks=9-8-7 dp=2', 'stage_blocks=Et|t*2L')
     """
-    return " ".join(re.split(r"[,\s]+", text.strip(", ")))
+    return _STAGE_LIST.sub(_without_blanks, " ".join(re.split(r"[,\s]+", text.strip(", "))))
+
+
+_STAGE_LIST = re.compile(r"(?<!\S)(stage_blocks=)(.*?)(?= [^ =]+=|$)")
+"""Blocks of stages in a plan: a list, or a layout in letters, up to the next pair."""
+
+
+def _without_blanks(found: re.Match[str]) -> str:
+    """Return a list of blocks with ``-`` between its counts, or a layout in letters without blanks."""
+    between = "" if re.search(r"[EtmL|]", found[2]) else "-"
+    return found[1] + between.join(re.findall(r"[^ \[\]]+", found[2]))
 
 
 def plan_fields(pairs: Mapping[Any, Any], place: str, others: Sequence[str] = ()) -> dict[str, Any]:

@@ -136,6 +136,10 @@ def _types(reading: Reading) -> Fields:
     elif narrow:
         recipe = _known(reading, "--fp8-recipe", _RECIPES) or "delayed"
     gathered = reading.switch("--fp8-param-gather", "--fp8-param") and recipe in GATHERED
+    if gathered and reading.count("--mtp-num-layers", default=0):
+        gathered = False
+        effect = "weights kept in 8 bits by a model with MTP modules: they are kept in the datatype"
+        reading.not_modelled("--fp8-param-gather", effect)
     return {
         "datatype": "bfloat16" if bf16 else "float16" if fp16 else "float32",
         "fp8_recipe": recipe,

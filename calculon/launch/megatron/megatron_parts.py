@@ -1,9 +1,15 @@
 """Megatron-LM: pipeline parallelism (stages, interleaved schedule), expert parallelism, context parallelism."""
 
+import re
+
 from calculon.base.errors import Problem, SpecError
-from calculon.declarations.lists_of_counts import ListsOfCounts, chunks_in_letters
+from calculon.declarations.lists_of_counts import (
+    ListsOfCounts,
+    chunks_in_letters,
+    unbalanced_parenthesis,
+)
 from calculon.declarations.named_values import ENDS_AS_BLOCKS, EXCHANGING
-from calculon.launch.dialect import Fields, Reading, Writing
+from calculon.launch.dialect import Fields, Reading, Setting, Writing
 from calculon.launch.rows import first_names, named, number, row
 
 _STAGES = "--num-virtual-stages-per-pipeline-rank"
@@ -41,10 +47,12 @@ def _layout(reading: Reading) -> Fields:
         return result
     parts = chunks_in_letters(str(stated.value))
     if parts is None:
-        raise reading.error(stated, "letters E, t, m, L and |, as in 'Et*3|(tt|)*29,m|L'")
+        hint = unbalanced_parenthesis(str(stated.value))
+        raise reading.error(stated, "letters E, t, m, L and |, as in 'Et*3|(tt|)*29,m|L'", hint)
     if len(parts) % pipeline:
         wanted = f"a multiple of {pipeline} stages ({_PP})"
         raise reading.error(stated, wanted, f"the layout has {len(parts)} stages")
+    _check_letters(reading, stated, "".join(parts))
     if "m" in "".join(parts[:-1]):
         reading.not_modelled(
             _MAP, "MTP modules before the last chunk: they are on the stage of the loss"
@@ -57,6 +65,18 @@ def _layout(reading: Reading) -> Fields:
         "pipeline_interleaving": len(blocks) // pipeline,
         "stage_blocks": ListsOfCounts().plain(blocks),
     }
+
+
+def _check_letters(reading: Reading, stated: Setting, letters: str) -> None:
+    """Raise SpecError for a layout without E, blocks, MTP modules and L in order, or with modules the model lacks."""
+    if not re.fullmatch("Et*m*L", letters):
+        raise reading.error(stated, "E, then all t (blocks), all m (MTP modules), and L")
+    if reading.setting("--num-layers", "--encoder-num-layers", "--mtp-num-layers") is None:
+        return  # the file does not state the model
+    modules, found = reading.count("--mtp-num-layers", default=0), letters.count("m")
+    if found != modules:
+        wanted = f"{modules} m (MTP modules), as --mtp-num-layers"
+        raise reading.error(stated, wanted, f"the layout has {found}")
 
 
 _PP = "--pipeline-model-parallel-size"

@@ -149,7 +149,10 @@ def _explain_lists(one: Request) -> Problem:
     chunks = e.pipeline_par * e.pipeline_interleaving
     parts = f"pipeline_par x pipeline_interleaving = {chunks} counts"
     wanted = f"{parts} that add up to num_blocks = {total}"
-    return Problem("stage_blocks", wanted, f"{len(counts)} that add up to {sum(counts)}")
+    each, rest = divmod(len(counts), e.pipeline_par)
+    several = not rest and each != e.pipeline_interleaving and sum(counts) == total
+    hint = f"vpp={each} for lists of the chunks of each stage" if several else ""
+    return Problem("stage_blocks", wanted, f"{len(counts)} that add up to {sum(counts)}", hint)
 
 
 def _explain_listed_once(one: Request) -> Problem:

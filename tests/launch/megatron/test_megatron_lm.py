@@ -303,6 +303,15 @@ def test_contradictions_and_values_without_meaning_are_errors():
             "--num-layers",
         ),
         ("--cp-comm-type ring --context-parallel-size 2", "one of p2p"),
+        *(
+            (f"--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout {more}", wanted)
+            for more, wanted in (
+                ("'Et|(ttL'", "unbalanced parenthesis at character 4"),
+                ("'Et|EtL'", "E, then all t"),
+                ("'Et|tmL' --num-layers 2", r"0 m \(MTP modules\), .*the layout has 1"),
+                ("'Et|tL' --mtp-num-layers 1", r"1 m \(MTP modules\), .*the layout has 0"),
+            )
+        ),
     ]
     assert not_refused(_launch, rows) == []
 
@@ -328,8 +337,12 @@ def test_layouts_count_blocks():
         ("Et*3|(tt|)*29,m|L", [3, *[2] * 29, 0, 0]),
         ("'Et|t*2|tmL'", [1, 2, 1]),
         ("E|t|L", [0, 1, 0]),
+        ("Et|*2(t|)*2L", [1, 0, 1, 1, 0]),
         ("x", None),
         ("t*99999999", None),
+        ("Et|(t|tL", None),
+        ("Et|t)|tL", None),
+        ("Et|)t|(tL", None),
     ]
     for text, blocks in rows:
         chunks = chunks_in_letters(text)
@@ -341,6 +354,15 @@ def test_modules_before_the_last_chunk_are_noted():
     launch = _launch(flags)
     assert launch.execution["stage_blocks"] == "1-2-0-0"
     assert any("MTP" in effect for _, effect in launch.not_modelled)
+
+
+def test_weights_in_8_bits_are_not_modeled_with_mtp_modules():
+    name = "--fp8-param-gather"
+    for modules in (0, 1):
+        flags = f"--fp8-format e4m3 --fp8-recipe mxfp8 {name} --mtp-num-layers {modules}"
+        launch = _launch(flags)
+        assert launch.execution["fp8_param_gather"] == (modules == 0)
+        assert (name in [setting.name for setting, _ in launch.not_modelled]) == (modules > 0)
 
 
 def _whole(**changes):
