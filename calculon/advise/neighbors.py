@@ -1,9 +1,9 @@
 """Neighbors of an execution: other values of single fields that its framework supports.
 
 Changes cover the degrees of tensor, pipeline, context and expert parallelism, microbatch size, chunks of the
-interleaved schedule, ZeRO stage and FSDP, activation recomputation, offloading and communication overlap. Fixes of an
-execution, fixes of a search space, and ablations rank these neighbors and their combinations. All are evaluated by
-:mod:`calculon.advise.neighborhood`.
+interleaved schedule, ZeRO stage and FSDP, activation recomputation, offloading, communication overlap and CUDA graphs.
+Fixes of an execution, fixes of a search space, and ablations rank these neighbors and their combinations. All are
+evaluated by :mod:`calculon.advise.neighborhood`.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -90,6 +90,7 @@ def single_changes(
     found = [
         *_changes(execution, _degrees(model, execution)),
         *_changes(execution, _sizes(model, execution)),
+        *_changes(execution, _graphs(model, execution)),
         *_changes(execution, ((name, _values(name, execution, system)) for name in options)),
         *(FieldChange(name, None, 1.0) for name in sorted(broken)),
         *_changes(
@@ -266,6 +267,16 @@ def _sizes(model: Model, execution: Execution) -> Iterator[_Values]:
     yield "pipeline_interleaving", {1}.union(*(divisors(count) for count in blocks))
     if execution.dp_shard:
         yield "dp_shard", (0, *divisors(execution.data_par * execution.context_par))
+
+
+def _graphs(model: Model, execution: Execution) -> Iterator[_Values]:
+    """Yield launches in CUDA graphs: whole iterations only if the rows of experts are fixed.
+
+    Source: Megatron-LM, ``core/transformer/moe/README.md``: dropless models have graphs of parts.
+    """
+    if _known("launch_mode", model, execution):
+        fixed = not model.mixes or execution.moe_pad_to_capacity
+        yield "launch_mode", ("graph", "graph_parts") if fixed else ("graph_parts",)
 
 
 def _values(name: str, execution: Execution, system: System) -> Iterable[Any]:
