@@ -19,6 +19,7 @@ from calculon.declarations.model import Model
 from calculon.declarations.named_values import PUBLISHED, is_offered
 from calculon.declarations.presets import find_preset
 from calculon.declarations.statistics import OFFLOADS
+from calculon.estimate.graph_step import graph_modes
 from calculon.hardware.system import System
 from calculon.plan.columns import DEFAULTS, FIELDS, divisors, encoded, field_of, zigzag_degrees
 from calculon.plan.mesh import DEGREES
@@ -270,13 +271,9 @@ def _sizes(model: Model, execution: Execution) -> Iterator[_Values]:
 
 
 def _graphs(model: Model, execution: Execution) -> Iterator[_Values]:
-    """Yield launches in CUDA graphs: whole iterations only if the rows of experts are fixed.
-
-    Source: Megatron-LM, ``core/transformer/moe/README.md``: dropless models have graphs of parts.
-    """
+    """Yield launches in CUDA graphs."""
     if _known("launch_mode", model, execution):
-        fixed = not model.mixes or execution.moe_pad_to_capacity
-        yield "launch_mode", ("graph", "graph_parts") if fixed else ("graph_parts",)
+        yield "launch_mode", graph_modes(model, execution)
 
 
 def _values(name: str, execution: Execution, system: System) -> Iterable[Any]:
