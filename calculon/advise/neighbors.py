@@ -1,9 +1,9 @@
 """Neighbors of an execution: other values of single fields that its framework supports.
 
 Changes cover the degrees of tensor, pipeline, context and expert parallelism, microbatch size, chunks of the
-interleaved schedule, ZeRO stage and FSDP, activation recomputation, offloading and communication overlap. Fixes of an
-execution, fixes of a search space, and ablations rank these neighbors and their combinations. All are evaluated by
-:mod:`calculon.advise.neighborhood`.
+interleaved schedule, ZeRO stage and FSDP, activation recomputation, offloading, communication overlap and CUDA graphs.
+Fixes of an execution, fixes of a search space, and ablations rank these neighbors and their combinations. All are
+evaluated by :mod:`calculon.advise.neighborhood`.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -19,6 +19,7 @@ from calculon.declarations.model import Model
 from calculon.declarations.named_values import PUBLISHED, is_offered
 from calculon.declarations.presets import find_preset
 from calculon.declarations.statistics import OFFLOADS
+from calculon.estimate.graph_step import graph_modes
 from calculon.hardware.system import System
 from calculon.plan.columns import DEFAULTS, FIELDS, divisors, encoded, field_of, zigzag_degrees
 from calculon.plan.mesh import DEGREES
@@ -90,6 +91,7 @@ def single_changes(
     found = [
         *_changes(execution, _degrees(model, execution)),
         *_changes(execution, _sizes(model, execution)),
+        *_changes(execution, _graphs(model, execution)),
         *_changes(execution, ((name, _values(name, execution, system)) for name in options)),
         *(FieldChange(name, None, 1.0) for name in sorted(broken)),
         *_changes(
@@ -266,6 +268,12 @@ def _sizes(model: Model, execution: Execution) -> Iterator[_Values]:
     yield "pipeline_interleaving", {1}.union(*(divisors(count) for count in blocks))
     if execution.dp_shard:
         yield "dp_shard", (0, *divisors(execution.data_par * execution.context_par))
+
+
+def _graphs(model: Model, execution: Execution) -> Iterator[_Values]:
+    """Yield launches in CUDA graphs."""
+    if _known("launch_mode", model, execution):
+        yield "launch_mode", graph_modes(model, execution)
 
 
 def _values(name: str, execution: Execution, system: System) -> Iterable[Any]:

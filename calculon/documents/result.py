@@ -99,6 +99,7 @@ class Result:
             (:attr:`calculon.Estimate.context_exchange`).
         imbalance_headroom: Largest load imbalance of experts for which the memory is sufficient
             (:attr:`calculon.Estimate.imbalance_headroom`).
+        graph_step: Step in CUDA graphs if the host limits it (:attr:`calculon.Estimate.graph_step`).
         groups: The process groups, as in the results of an estimate.
         domains: Networks with idle processors, likewise.
         documents: Its input files.
@@ -121,6 +122,7 @@ class Result:
     expert_parts: Mapping[str, Any] | None = None
     context_exchange: Mapping[str, Any] | None = None
     imbalance_headroom: float | None = None
+    graph_step: Mapping[str, Any] | None = None
     groups: Sequence[Mapping[str, Any]] = ()
     domains: Sequence[Mapping[str, Any]] = ()
     documents: tuple[Document, ...] = ()

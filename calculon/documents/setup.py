@@ -18,7 +18,7 @@ from calculon.documents.confidence import risk_words
 from calculon.documents.model_details import details
 from calculon.documents.result import Result, seq_length
 from calculon.plan.columns import FIELDS, field_of
-from calculon.render.document import ByWidth, Cell, Grid, Section, SideBySide, bold, dim
+from calculon.render.document import ByWidth, Cell, Grid, Line, Section, SideBySide, bold, dim
 from calculon.render.texts import bandwidth, capacity, counted, level_text
 
 _RECOMPUTE = {"full": "full recomputation", "attn_only": "attention recomputation"}
@@ -285,3 +285,17 @@ def speed_rows(result: Result) -> list[Row]:
         rows.append(rate_row("tokens/s", tokens, digits.rate))
     rows.append(rate_row("samples/s", result.value("sample_rate"), digits.rate))
     return rows
+
+
+def launch_lines(result: Result) -> Iterator[Line]:
+    """Yield a remark if kernel launches of the host limit the step, with the time of a step in graphs."""
+    if (graphs := result.graph_step) is None:
+        return
+    time, total = graphs["total_time"], result.value("total_time")
+    option = f"launch_mode={graphs['launch_mode']}"
+    option += "" if graphs["supported"] else f", not in {result.preset}"
+    words = f"{result.digits.duration(time)}, {100 * (1 - time / total):.0f} % less"
+    yield (
+        bold("Host: "),
+        f"kernel launches limit the step; in CUDA graphs ({option}) it takes {words}.",
+    )

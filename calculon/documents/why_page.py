@@ -20,6 +20,7 @@ from calculon.documents.estimate_result import result_of
 from calculon.documents.page import GROUP_COLORS, PARTS
 from calculon.documents.page_title import titled
 from calculon.documents.result import Result
+from calculon.documents.setup import launch_lines
 from calculon.plan.plan import all_fields
 from calculon.render.bars import Bar, Share
 from calculon.render.digits import WITHOUT_INTERVAL, Digits
@@ -228,7 +229,8 @@ class _WhyPage:
             bar = Bar((Share(time / total, GROUP_COLORS[group]),))
             rows.append((words, text, self.digits.share(time / total), bar))
         grid = Grid(("left", "right", "right", "wide"), tuple(rows))
-        return _section("What takes the time", self.digits.duration(total), grid)
+        lines = launch_lines(result)
+        return _section("What takes the time", self.digits.duration(total), grid, *lines)
 
     def _better(self) -> Section:
         found = self.found.better

@@ -26,6 +26,7 @@ from calculon.editions import EDITIONS, find_edition
 from calculon.editions.edition import Edition
 from calculon.estimate.argument_order import takes_either_order
 from calculon.estimate.evaluate import evaluate_one
+from calculon.estimate.graph_step import graph_step
 from calculon.estimate.imbalance import imbalance_headroom
 from calculon.estimate.interval import Interval, interval
 from calculon.estimate.layer_list import breakdown
@@ -141,6 +142,12 @@ class Estimate(WithMfu[float | None]):
         edition = EDITIONS[self.edition]
         return imbalance_headroom(self.model, self.system, self.execution, edition)
 
+    @cached_property
+    def graph_step(self) -> dict[str, Any] | None:
+        """Launch mode and seconds per step in CUDA graphs; None if they save less than 5 % of the time."""
+        time = self.stats["total_time"]
+        return None if time is None else graph_step(self.model, self.system, self.execution, time)
+
     @property
     def terms(self) -> str:
         """Edition, and the preset except in the published edition: ``corrected, megatron-lm``."""
@@ -210,6 +217,8 @@ class Estimate(WithMfu[float | None]):
             document["edition"] = self.edition
             if self.belief is not None:
                 document |= self.bounds | {"belief": self.belief.to_dict()}
+            if self.graph_step is not None:
+                document["graph_step"] = self.graph_step
             document["groups"] = [group.to_dict() for group in self.groups]
             if self.domains:
                 document["domains"] = [domain.to_dict() for domain in self.domains]

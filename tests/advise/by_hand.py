@@ -101,6 +101,9 @@ def single_changes(model, execution, system):
         has = not preset.entries or name in preset.entries
         if has and not (published and name in DEFAULTS):
             values[name] = field_of(name).values
+    if not published and (not preset.entries or "launch_mode" in preset.entries):
+        fixed = not model.mixes or execution.moe_pad_to_capacity
+        values["launch_mode"] = ("graph", "graph_parts") if fixed else ("graph_parts",)
     if execution.mesh_order == "stated":
         nets = range(len(system.networks))
         values |= dict.fromkeys(("tensor_par_net", "pipeline_par_net", "data_par_net"), nets)

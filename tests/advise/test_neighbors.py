@@ -103,3 +103,16 @@ def test_other_batches_and_processors_come_nearest_first():
     assert {m.value for m in processor_changes(execution, fewer=False)} == {
         16 << k for k in range(1, 7)
     }
+
+
+def test_graphs_are_of_parts_if_experts_drop_no_rows():
+    padded = {"moe_capacity_percent": 125, "moe_pad_to_capacity": True}
+    for model, changes, graphs in (
+        ("llama3-8B", {}, {"graph", "graph_parts"}),
+        ("mixtral-8x7B", {}, {"graph_parts"}),
+        ("mixtral-8x7B", padded, {"graph", "graph_parts"}),
+    ):
+        _, found = _changes(model, "megatron-lm", **changes)
+        assert {_value(one) for one in found if one.field == "launch_mode"} == graphs
+    _, found = _changes("llama3-8B", "deepspeed")
+    assert "launch_mode" not in {one.field for one in found}

@@ -483,3 +483,21 @@ def test_ranks_of_folded_schedules_say_which_blocks_they_have(schedule, chunks, 
     text = flat(plain(("llama3-8B", execution, "h200_141g_sxm")))
     assert words in text
     assert "rank 1 to 2" in text
+
+
+def test_a_step_that_launches_limit_names_the_time_in_graphs():
+    plan = {"base": "megatron-lm", "num_procs": 8, "batch_size": 64, "tensor_par": 1}
+    plan |= {"pipeline_par": 1, "expert_par": 8, "microbatch_size": 1, "seq_length": 1024}
+    of = {mode: plan | {"launch_mode": mode} for mode in ("auto", "graph_parts")}
+    eager, graphs = (calculon.estimate("qwen3-30b-a3b", one, "gb200") for one in of.values())
+    time = graphs.stats["total_time"]
+    assert eager.graph_step == eager.to_dict()["graph_step"]
+    assert eager.graph_step == {"launch_mode": "graph_parts", "total_time": time, "supported": True}
+    assert graphs.graph_step is None
+    assert "graph_step" not in graphs.to_dict()
+    less = round(100 * (1 - time / eager.stats["total_time"]))
+    for estimate, lines in ((eager, 1), (graphs, 0)):
+        text = flat("\n".join(drawn_lines(estimate_page(result_of(estimate)))))
+        assert text.count("Host: kernel launches limit the step; ") == lines
+        assert text.count("(launch_mode=graph_parts) it takes ") == lines
+        assert text.count(f", {less} % less.") == lines

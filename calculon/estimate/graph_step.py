@@ -1,0 +1,43 @@
+"""CUDA graphs: the time of a step without the host's launches of single kernels."""
+
+from typing import Any
+
+from calculon.declarations.execution import Execution
+from calculon.declarations.model import Model
+from calculon.declarations.named_values import PUBLISHED
+from calculon.declarations.presets import find_preset
+from calculon.editions import find_edition
+from calculon.estimate.evaluate import evaluate_one
+from calculon.hardware.system import System
+from calculon.plan.plan import Plan, all_fields
+
+MIN_GAIN = 0.05
+"""Share of a step that graphs save at least if they are reported."""
+
+
+def graph_modes(model: Model, execution: Execution) -> tuple[str, ...]:
+    """Return the launch modes with CUDA graphs: whole iterations only if the rows of experts are fixed.
+
+    Source: Megatron-LM, ``core/transformer/moe/README.md``: dropless models have graphs of parts.
+    """
+    fixed = not model.mixes or execution.moe_pad_to_capacity
+    return ("graph", "graph_parts") if fixed else ("graph_parts",)
+
+
+def graph_step(
+    model: Model, system: System, execution: Execution, total_time: float
+) -> dict[str, Any] | None:
+    """Return launch mode and seconds per step in CUDA graphs, and whether the preset supports them.
+
+    None if graphs save less than :data:`MIN_GAIN` of `total_time`, the seconds per step of the execution.
+    """
+    mode, *_ = modes = graph_modes(model, execution)
+    if execution.edition == PUBLISHED or execution.launch_mode in modes:
+        return None
+    plan = Plan.from_records([all_fields(execution) | {"launch_mode": mode}])
+    edition = find_edition(execution.edition)
+    time = float(evaluate_one(model, system, plan, edition).times.total_time.item())
+    if time > (1 - MIN_GAIN) * total_time:
+        return None
+    supported = find_preset(execution.preset).problem("launch_mode", mode) is None
+    return {"launch_mode": mode, "total_time": time, "supported": supported}
