@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from calculon.base.units import GIGA, KILO, MEGA, between
-from calculon.declarations.named_values import CORRECTED
+from calculon.declarations.named_values import CORRECTED, PUBLISHED
 from calculon.estimate.run_table import Run
 from calculon.estimate.served_errors import COLUMNS as PUBLISHED_ROW
 from calculon.estimate.served_errors import FIGURES
@@ -551,7 +551,7 @@ def served_file(results: Sequence[Result]) -> str:
 
 def heading(results: Sequence[Result]) -> str:
     """Return the editions of the results in words."""
-    first, *others = _by_editions(results)
+    first, *others = sorted(_by_editions(results), key=lambda one: PUBLISHED not in one)
     said = f"Edition{'s' * (len(first) > 1)} of the cost model: {', '.join(first)}"
     further = ", ".join(name for one in others for name in one)
     return f"{said}; {further} from studies that exist only there" if further else said

@@ -213,6 +213,13 @@ def test_a_study_that_waits_says_why(output_of):
     assert "context parallelism" in out
 
 
+def test_a_named_study_without_rows_in_the_published_edition_is_of_the_corrected_one(run):
+    out = run("validate", "moonlight").out
+    assert out.startswith("Edition of the cost model: corrected\n")
+    assert out == run("lv", "--study", "moonlight", "--edition", "corrected").out
+    assert "\nEdition of the cost model: sc23\n" in run("validate", "tab5").out
+
+
 def test_wrong_arguments_are_bad_input(refuses, tmp_path):
     rows = [
         ("--edition sc23,correct", "did you mean 'corrected'?"),

@@ -65,7 +65,7 @@ def configure(parser: Parser) -> None:
     parser.switch("-v, --verbose", "print each study and row as it is analyzed, and all tables")
     parser.argument("STUDY", "only this study or group, in detail", nargs="?", default="")
     parser.option("--study NAME", "the same as STUDY", dest="of_study", default="")
-    absent = f"{PUBLISHED}; {CORRECTED} in the summary, and for studies that exist only there"
+    absent = f"{PUBLISHED}; {CORRECTED} in the summary, and for named studies with no rows in {PUBLISHED}"
     add_edition(parser, several=True, absent=absent)
     parser.option(
         "--format",
@@ -189,7 +189,10 @@ def _of_studies(arguments: argparse.Namespace, log: Log) -> list[Result]:
     with progress(len(studies), what="studies") as advance:
         for study in studies:
             editions = arguments.edition or (study.usual_edition,)
-            results += [compare(study, library, edition) for edition in editions]
+            found = [compare(study, library, edition) for edition in editions]
+            if arguments.study and not arguments.edition and found[0].is_empty:
+                found = [compare(study, library, CORRECTED)]
+            results += found
             advance(1)
             if arguments.verbose:
                 log(f"Now running test: {study.name}")
@@ -252,6 +255,8 @@ def _print_text(
         for result, lines in tables:
             for line in lines if result.edition == edition else ():
                 log(line)
+    if detailed and editions in ((), (PUBLISHED,)):
+        log(heading(results))
     for title, table, note in (*first, *sections(results, brief=not detailed)):
         log(f"\n{title}")
         log.table(table, "text")
