@@ -82,7 +82,7 @@ STUDIES: Form = (
         Column("rows", "rows", right=True, drop=2),
         *ERRORS,
         _number("bound", "bound %", text=_shortest, drop=5),
-        Column("passes", "within", text=_within),
+        Column("passes", "passes", text=_within),
         Column("worst", "worst row", drop=6),
     ),
     summary.studies,
@@ -151,10 +151,13 @@ CLASS_SENTENCES: Form = (
     summary.class_sentences,
 )
 
+BOUND_NOTE = "Bound: the largest mean error with which the tests pass. It follows the present errors and is no target."
+
 CLASS_NOTE = (
     "Errors are predicted over measured - 1: negative means too fast. Inside: the measured\n"
     "time is in the 90 % interval derived from all other sources; below: it is faster.\n"
-    "Within a class, all sources have the same weight."
+    "Within a class, all sources have the same weight. Fit: a preset was fitted to rows of the\n"
+    "source, or of a source of the class."
 )
 
 
@@ -302,7 +305,7 @@ def _studies_of_editions(editions: Sequence[str]) -> tuple[Form, ...]:
                 Column("n", "n", right=True, drop=1),
                 *(_number(key, titles[key], drop=drop) for key, drop in dropped.items()),
                 _number("bound", text=_shortest, drop=4),
-                Column("passes", "within", text=_within),
+                Column("passes", "passes", text=_within),
             ),
             lambda results: summary.together(summary.studies(results), KEYS),
         ),
@@ -504,7 +507,7 @@ def in_short(results: Sequence[Result]) -> Iterator[Part]:
             yield title, replace(table, rows=rows), note
 
 
-_NOTES = {TRAININGS[0]: JUDGED, CLASSES[0]: CLASS_NOTE}
+_NOTES = {TRAININGS[0]: JUDGED, CLASSES[0]: CLASS_NOTE, STUDIES[0]: BOUND_NOTE}
 
 
 def _by_editions(results: Sequence[Result]) -> dict[tuple[str, ...], list[Result]]:

@@ -68,7 +68,7 @@ def configure(parser: Parser) -> None:
     absent = f"{PUBLISHED}; {CORRECTED} in the summary, and for named studies with no rows in {PUBLISHED}"
     add_edition(parser, several=True, absent=absent)
     parser.option(
-        "--format",
+        "-f, --format FORMAT",
         "text (default), json (everything), csv (a line per compared value), markdown, html",
         choices=FORMATS,
         default="text",
@@ -153,11 +153,14 @@ def _print_summary(results: Sequence[Result], log: Log) -> None:
         log.table(table, "text")
         if note:
             log(note)
-    within = sum(result.passes for result in results)
+    passing = sum(result.passes for result in results)
     log(
-        f"\n{within} of {len(results)} studies are within their bounds. One study: calculon validate STUDY;"
+        f"\nIn {passing} of {len(results)} studies no mean error exceeds the largest that the tests allow,"
     )
-    log("all studies and the published tables: -v; every row: --format csv")
+    log("which follows the present errors and is no target.")
+    log(
+        "One study: calculon validate STUDY; all studies and the published tables: -v; every row: --format csv"
+    )
 
 
 def _check(arguments: argparse.Namespace) -> None:
