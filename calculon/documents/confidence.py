@@ -105,7 +105,7 @@ def above_text(above: Sequence[Mapping[str, Any]], *, short: bool = False) -> st
             kind = "MoE run" if short else f"{kind} with experts"
         elif run["of"] == MODEL and len(runs) > 1:
             kind = f"{kind} of this model"
-        place = f"{run['processor']}{' (a related processor)' if run['relative'] else ''}"
+        place = f"{'the related ' if run['relative'] else ''}{run['processor']}"
         place = place if short else f"{place} in {run['type']}"
         mfu = f"{'MFU ' if short else ''}{_comparable(run)}"
         named = "" if short else f" ({run['study']}, {run['label']})"

@@ -140,7 +140,7 @@ def test_a_remark_is_there_where_a_result_beats_every_published_run():
     start, end = "MFU 60 % causal, 50 % above the best", "40 % of this plan's peak rate (a"
     own, every = (
         f"published run on H100 in float8: {end}, b)",
-        f"published run with experts on H100 (a related processor) in float8: {end}, c)",
+        f"published run with experts on the related H100 in float8: {end}, c)",
     )
     both = f"{start} {own.replace(' on', ' of this model on')}; 50 % above the best {every}"
     for above, outside, told in (
