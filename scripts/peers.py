@@ -58,9 +58,11 @@ def accuracy_line(results: Results) -> str:
         for name, chosen, error in parts
         for errors in [[error(run) for run in chosen]]
     )
-    said = f"Median error on published runs (negative is too fast): {'; '.join(texts)}."
+    meaning = "each row has the same weight; negative is too fast"
+    said = f"Median error on published runs ({meaning}): {'; '.join(texts)}."
+    all_errors = "[All errors](validation/README.md), with the same weight for each source"
     causes = "validation/studies.md#causes-of-the-largest-errors"
-    return f"{said} [All errors](validation/README.md), and [their causes]({causes})."
+    return f"{said} {all_errors}, and [their causes]({causes})."
 
 
 def unfitted_runs(results: Results) -> list[Run]:

@@ -99,8 +99,8 @@ def find(kind: str, source: str) -> str:
     folder = there and not named and Path(source).is_dir()
     if source == STDIN or (named and "/" in source) or (there and not folder):
         return source
-    if folder and kind == "model" and (Path(source) / _CONFIGURATION).is_file():
-        return str(Path(source) / _CONFIGURATION)
+    if folder and kind == "model" and (file := configuration_of(source)) != source:
+        return file
     from calculon.declarations.spellings.catalog_words import meaning  # rarely needed
 
     meant = meaning(kind, source, known)
@@ -222,6 +222,13 @@ def read(kind: str, source: str) -> tuple[str, object, Mapping[str, Any]]:
         # Hugging Face snapshots are folders with a config.json each, so the folder has the name of the model.
         name = Path(path).resolve().parent.name or name
     return name, raw, {}
+
+
+def configuration_of(path: str) -> str:
+    """Return the ``config.json`` in a folder of Hugging Face; other paths as they are."""
+    file = str(Path(path) / _CONFIGURATION)
+    # Path.is_file raises for names that are too long.
+    return file if path != STDIN and os.path.isfile(file) else path  # noqa: PTH113
 
 
 def resolved_document(kind: str, raw: object, file: str) -> object:

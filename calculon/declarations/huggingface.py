@@ -148,10 +148,9 @@ def _open(raw: object, file: str) -> tuple[Configuration, Family]:
 def _refuse_family(config: Configuration, kind: object) -> NoReturn:
     """Raise SpecError for a family that is unknown, or has a feature that no model can express."""
     name = str(kind).removesuffix("_text")
-    if name in OTHERS:
-        config.refuse("model_type", f"a model without {OTHERS[name]}", shown(kind))
     wanted = f"one of {len(FAMILIES)} families (models/README.md)"
-    config.refuse("model_type", wanted, shown(kind), nearest(name, [*FAMILIES]))
+    missing = f"not supported: {OTHERS[name]}" if name in OTHERS else ""
+    config.refuse("model_type", wanted, shown(kind), missing or nearest(name, [*FAMILIES]))
 
 
 def _fields(config: Configuration, family: Family, stated: dict[str, Any]) -> dict[str, Any]:

@@ -105,7 +105,7 @@ def above_text(above: Sequence[Mapping[str, Any]], *, short: bool = False) -> st
             kind = "MoE run" if short else f"{kind} with experts"
         elif run["of"] == MODEL and len(runs) > 1:
             kind = f"{kind} of this model"
-        place = f"{'its relative ' if run['relative'] else ''}{run['processor']}"
+        place = f"{'the related ' if run['relative'] else ''}{run['processor']}"
         place = place if short else f"{place} in {run['type']}"
         mfu = f"{'MFU ' if short else ''}{_comparable(run)}"
         named = "" if short else f" ({run['study']}, {run['label']})"
@@ -116,7 +116,8 @@ def above_text(above: Sequence[Mapping[str, Any]], *, short: bool = False) -> st
 def _comparable(run: Mapping[str, Any]) -> str:
     """Return the utilization of an exceeded run, at the peak rate of the prediction."""
     other = run["comparable_mfu"] != run["measured_mfu"]
-    return f"{visible(run['comparable_mfu']):g} %{' of this peak' if other else ''}"
+    share = f"{visible(run['comparable_mfu']):g} %"
+    return f"{share} of this plan's peak rate" if other else share
 
 
 def risk_words(fits: float | None) -> str:

@@ -177,6 +177,8 @@ class _PlanPage:
             for option, value in self._defaults().items()
         ]
         assumed = f"Assumed: {', '.join(words)}. " if words else ""
+        if self.plans and self.plans["0"]["training"]["price"] is None:
+            assumed += "No price is known (--price). "
         return printable(f"{assumed}{self._rests()}-v: everything.")
 
     def _defaults(self) -> dict[str, str]:

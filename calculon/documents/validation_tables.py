@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from calculon.base.units import GIGA, KILO, MEGA, between
-from calculon.declarations.named_values import CORRECTED
+from calculon.declarations.named_values import CORRECTED, PUBLISHED
 from calculon.estimate.run_table import Run
 from calculon.estimate.served_errors import COLUMNS as PUBLISHED_ROW
 from calculon.estimate.served_errors import FIGURES
@@ -82,7 +82,7 @@ STUDIES: Form = (
         Column("rows", "rows", right=True, drop=2),
         *ERRORS,
         _number("bound", "bound %", text=_shortest, drop=5),
-        Column("passes", "within", text=_within),
+        Column("passes", "passes", text=_within),
         Column("worst", "worst row", drop=6),
     ),
     summary.studies,
@@ -151,10 +151,13 @@ CLASS_SENTENCES: Form = (
     summary.class_sentences,
 )
 
+BOUND_NOTE = "Bound: the largest mean error with which the tests pass. It follows the present errors and is no target."
+
 CLASS_NOTE = (
     "Errors are predicted over measured - 1: negative means too fast. Inside: the measured\n"
     "time is in the 90 % interval derived from all other sources; below: it is faster.\n"
-    "Within a class, all sources have the same weight."
+    "Within a class, all sources have the same weight. Fit: a preset was fitted to rows of the\n"
+    "source, or of a source of the class."
 )
 
 
@@ -302,7 +305,7 @@ def _studies_of_editions(editions: Sequence[str]) -> tuple[Form, ...]:
                 Column("n", "n", right=True, drop=1),
                 *(_number(key, titles[key], drop=drop) for key, drop in dropped.items()),
                 _number("bound", text=_shortest, drop=4),
-                Column("passes", "within", text=_within),
+                Column("passes", "passes", text=_within),
             ),
             lambda results: summary.together(summary.studies(results), KEYS),
         ),
@@ -504,7 +507,7 @@ def in_short(results: Sequence[Result]) -> Iterator[Part]:
             yield title, replace(table, rows=rows), note
 
 
-_NOTES = {TRAININGS[0]: JUDGED, CLASSES[0]: CLASS_NOTE}
+_NOTES = {TRAININGS[0]: JUDGED, CLASSES[0]: CLASS_NOTE, STUDIES[0]: BOUND_NOTE}
 
 
 def _by_editions(results: Sequence[Result]) -> dict[tuple[str, ...], list[Result]]:
@@ -551,7 +554,7 @@ def served_file(results: Sequence[Result]) -> str:
 
 def heading(results: Sequence[Result]) -> str:
     """Return the editions of the results in words."""
-    first, *others = _by_editions(results)
+    first, *others = sorted(_by_editions(results), key=lambda one: PUBLISHED not in one)
     said = f"Edition{'s' * (len(first) > 1)} of the cost model: {', '.join(first)}"
     further = ", ".join(name for one in others for name in one)
     return f"{said}; {further} from studies that exist only there" if further else said

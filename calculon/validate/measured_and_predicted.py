@@ -119,6 +119,11 @@ class Result:
         return self.others()
 
     @property
+    def is_empty(self) -> bool:
+        """True if no row is compared."""
+        return not any(one.rows for one in self.own.comparisons)
+
+    @property
     def excluded(self) -> dict[str, int]:
         """Counts of rows that the study excludes, by reason."""
         return dict(Counter(reason for _, reason in self.left_out))

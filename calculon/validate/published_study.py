@@ -1,7 +1,7 @@
 """Studies: the declared fields of ``study.yaml``, and the studies of a folder or the catalog."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
@@ -426,12 +426,26 @@ class Library:
         chosen = [one for one in known if not name or f"{one}/".startswith(f"{name}/")]
         chosen = chosen or [one for one in known if one.rpartition("/")[2] == name]
         if not chosen:
-            hint = nearest(name, [*known, *(one.rpartition("/")[2] for one in known)])
+            hint = self._with_source(name, known) or nearest(
+                name, [*known, *(one.rpartition("/")[2] for one in known)]
+            )
             listing = hint or "known studies: " + ", ".join(known)
             raise SpecError(
                 str(self.studies_folder), Problem("", "a study", f"no study {name!r}", listing)
             )
         return [read_study(self.studies_folder / one, one) for one in chosen]
+
+    def _with_source(self, name: str, known: Sequence[str]) -> str:
+        """Return a hint with studies whose title or source has most words of a name, at least two; else empty."""
+        words = set(re.findall("[a-z0-9]+", name.lower()))
+        counts = {}
+        for one in known:
+            text = (self.studies_folder / one / FILE).read_text(errors="replace").lower()
+            lines = " ".join(re.findall("^(?:title|source):.*", text, re.MULTILINE))
+            counts[one] = len(words & set(re.findall("[a-z0-9]+", lines)))
+        most = max(counts.values(), default=0)
+        found = [one for one, count in counts.items() if count == most > 1]
+        return f"these words are in the title or source of {', '.join(found)}" if found else ""
 
     def spec(self, kind: str, source: str, study: Study) -> tuple[str, Any]:
         """Read a spec that a study names: a file of the study, or a name in this folder or the catalog.

@@ -35,6 +35,7 @@ def test_everything_shipped_is_counted_and_listed():
     counts = " ".join(out.split("\n\n")[0].split())
     kinds = ("model", "system", "execution", "preset")
     assert counts.startswith(", ".join(f"{len(catalog.names(one))} {one}s" for one in kinds))
+    assert page("mixtral-8x7b").startswith("1 model, 1 execution; ")
 
 
 def test_one_kind_in_every_format():

@@ -31,6 +31,13 @@ def test_a_model_is_printed_and_its_count_told(run, config):
     assert json.loads(out) == shipped | {"about": {"source": source}}
 
 
+def test_a_folder_stands_for_its_configuration(run, config):
+    path = config()
+    for command in ("import-model", "import"):
+        assert run(command, path.parent).out == run(command, path).out
+        assert run(command, "x" * 5000).code == 2
+
+
 def test_a_model_is_written_and_is_one(run, output_of, config):
     out = output_of("import-model", config(), "-o", "mine.json", "--name", "Mine, 8B")
     assert out == f"Mine, 8B: {COUNT}\nOutput: mine.json\n"

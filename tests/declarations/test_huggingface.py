@@ -345,7 +345,7 @@ def test_a_family_that_cannot_be_expressed_is_refused_with_the_reason():
         error = refused(llama(model_type=kind))
         assert error.field == "model_type", kind
         assert error.found == repr(kind), kind
-        assert error.expected == f"a model without {OTHERS[kind]}", kind
+        assert error.hint == f"not supported: {OTHERS[kind]}", kind
 
 
 def test_an_unknown_family_is_refused():

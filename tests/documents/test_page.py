@@ -137,10 +137,10 @@ def test_a_remark_is_there_where_a_result_beats_every_published_run():
     run = {"study": "a", "label": "b", "processor": "H100", "type": "float8", "relative": False}
     run |= {"experts": 8, "mfu": 0.6, "measured_mfu": 0.2, "comparable_mfu": 0.4, "excess": 0.5}
     model, other = {**run, "of": "model"}, {**run, "of": "class", "label": "c", "relative": True}
-    start, end = "MFU 60 % causal, 50 % above the best", "H100 in float8: 40 % of this peak (a"
+    start, end = "MFU 60 % causal, 50 % above the best", "40 % of this plan's peak rate (a"
     own, every = (
-        f"published run on {end}, b)",
-        f"published run with experts on its relative {end}, c)",
+        f"published run on H100 in float8: {end}, b)",
+        f"published run with experts on the related H100 in float8: {end}, c)",
     )
     both = f"{start} {own.replace(' on', ' of this model on')}; 50 % above the best {every}"
     for above, outside, told in (

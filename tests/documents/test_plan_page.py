@@ -72,6 +72,8 @@ def test_a_short_page_answers_in_22_lines(case):
     told, text = found.to_dict(), drawn(plan_page(found, short=True), width=80)
     assert len(text.splitlines()) <= 22
     best = told["plans"]["0"]["stats"]
+    unpriced = told["plans"]["0"]["training"]["price"] is None
+    assert ("No price is known (--price)" in flat(text)) is unpriced
     for one in (
         result_of(found.best).digits.duration(best["total_time"]),
         f"OOM risk {chance(1 - best['fits'])}",

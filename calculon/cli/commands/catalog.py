@@ -106,7 +106,8 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
 def _counts(tables: Mapping[str, Table]) -> str:
     """Return the number of rows of each table in words, and the command that shows one of them."""
-    counts = (f"{len(table.rows):,} {name}" for name, table in tables.items())
+    sizes = {name: len(table.rows) for name, table in tables.items()}
+    counts = (f"{size:,} {SINGULAR[name] if size == 1 else name}" for name, size in sizes.items())
     return f"{', '.join(counts)}; one kind: calculon catalog KIND, one page: catalog show NAME"
 
 

@@ -5,6 +5,7 @@ from importlib import import_module
 from pathlib import Path
 
 from calculon.cli.options import Log, Parser
+from calculon.declarations.catalog import configuration_of
 from calculon.declarations.files import document_suffix, read_document
 
 
@@ -16,17 +17,18 @@ def configure(parser: Parser) -> None:
         "deployment (calculon import-flags --help). It accepts the options of both commands.",
         "calculon import config.json -o mine.json\ncalculon import run.sh -o plan.json",
     )
-    parser.argument("FILE", "the file")
+    parser.argument("FILE", "the file, or the folder with its config.json")
     parser.argument("OPTIONS", "options of import-model or import-flags", nargs=argparse.REMAINDER)
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
     """Run the import command that suits the file."""
-    name = "import-model" if _is_model(arguments.file) else "import-flags"
+    file = configuration_of(arguments.file)
+    name = "import-model" if _is_model(file) else "import-flags"
     module = import_module(f"calculon.cli.commands.{name.replace('-', '_')}")
     parser = Parser(prog=f"calculon {name}")
     module.configure(parser)
-    code: int = module.run(parser.parse_args([arguments.file, *arguments.options]), log)
+    code: int = module.run(parser.parse_args([file, *arguments.options]), log)
     return code
 
 

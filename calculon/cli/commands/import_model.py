@@ -6,6 +6,7 @@ from pathlib import Path
 from calculon.base.units import scaled
 from calculon.cli.options import STDOUT, Log, Parser, check_outputs, positive
 from calculon.cli.streams import print_stderr
+from calculon.declarations.catalog import configuration_of
 from calculon.declarations.files import STDIN, document_stem, json_text, read_document, write_json
 
 
@@ -18,7 +19,7 @@ def configure(parser: Parser) -> None:
         "calculon import-model config.json -o mine.json\n"
         "calculon import-model config.json -o long.json --seq-size 8192 --name 'mine, longer'",
     )
-    parser.argument("CONFIG", "the config.json, or -")
+    parser.argument("CONFIG", "the config.json, its folder, or -")
     parser.option(
         "-o, --output FILE", "the model file (.json); - prints it (default)", default=STDOUT
     )
@@ -40,7 +41,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         released_types,
     )
 
-    source, output = arguments.config, arguments.output
+    source, output = configuration_of(arguments.config), arguments.output
     if output != STDOUT:
         check_outputs([output], [source])
     raw = read_document(source)

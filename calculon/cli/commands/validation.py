@@ -65,10 +65,10 @@ def configure(parser: Parser) -> None:
     parser.switch("-v, --verbose", "print each study and row as it is analyzed, and all tables")
     parser.argument("STUDY", "only this study or group, in detail", nargs="?", default="")
     parser.option("--study NAME", "the same as STUDY", dest="of_study", default="")
-    absent = f"{PUBLISHED}; {CORRECTED} in the summary, and for studies that exist only there"
+    absent = f"{PUBLISHED}; {CORRECTED} in the summary, and for named studies with no rows in {PUBLISHED}"
     add_edition(parser, several=True, absent=absent)
     parser.option(
-        "--format",
+        "-f, --format FORMAT",
         "text (default), json (everything), csv (a line per compared value), markdown, html",
         choices=FORMATS,
         default="text",
@@ -153,11 +153,14 @@ def _print_summary(results: Sequence[Result], log: Log) -> None:
         log.table(table, "text")
         if note:
             log(note)
-    within = sum(result.passes for result in results)
+    passing = sum(result.passes for result in results)
     log(
-        f"\n{within} of {len(results)} studies are within their bounds. One study: calculon validate STUDY;"
+        f"\nIn {passing} of {len(results)} studies no mean error exceeds the largest that the tests allow,"
     )
-    log("all studies and the published tables: -v; every row: --format csv")
+    log("which follows the present errors and is no target.")
+    log(
+        "One study: calculon validate STUDY; all studies and the published tables: -v; every row: --format csv"
+    )
 
 
 def _check(arguments: argparse.Namespace) -> None:
@@ -189,7 +192,10 @@ def _of_studies(arguments: argparse.Namespace, log: Log) -> list[Result]:
     with progress(len(studies), what="studies") as advance:
         for study in studies:
             editions = arguments.edition or (study.usual_edition,)
-            results += [compare(study, library, edition) for edition in editions]
+            found = [compare(study, library, edition) for edition in editions]
+            if arguments.study and not arguments.edition and found[0].is_empty:
+                found = [compare(study, library, CORRECTED)]
+            results += found
             advance(1)
             if arguments.verbose:
                 log(f"Now running test: {study.name}")
@@ -252,6 +258,8 @@ def _print_text(
         for result, lines in tables:
             for line in lines if result.edition == edition else ():
                 log(line)
+    if detailed and editions in ((), (PUBLISHED,)):
+        log(heading(results))
     for title, table, note in (*first, *sections(results, brief=not detailed)):
         log(f"\n{title}")
         log.table(table, "text")
