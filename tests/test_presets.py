@@ -46,13 +46,19 @@ def test_every_entry_has_a_reason(name):
     assert not name.startswith(tuple("mtdlh")) or (preset.framework and preset.version)
 
 
-@for_each(("name", "stated"), itertools.product(FRAMEWORKS + DATED, (SHORT, SPLIT)))
-def test_what_a_preset_fills_in_it_can_run(name, stated):
+@for_each(
+    ("name", "stated", "model"),
+    itertools.product(
+        FRAMEWORKS + DATED, (SHORT, SPLIT), ("llama3-8B", "mixtral-8x7B", "falcon-40B")
+    ),
+)
+def test_what_a_preset_fills_in_it_can_run(name, stated, model):
     found = find_preset(name).completed(stated)
     problems = [one for field in found if (one := find_preset(name).problem(field, found[field]))]
     assert not [one for one in problems if one.field not in stated]
-    plan = Plan.of(execution({"base": name} | stated))
-    code = int(check(inputs.model("llama3-8B"), inputs.system("b200_sxm"), plan)[0])
+    shape = inputs.model(model)
+    plan = Plan.of(execution({"base": name} | stated, model=shape))
+    code = int(check(shape, inputs.system("b200_sxm"), plan)[0])
     assert REASONS[code] in ("", "framework_option" if stated is SPLIT else "")
 
 

@@ -575,7 +575,9 @@ def baseline_layouts(preset: Preset) -> tuple[str, ...]:
 
 
 def _execution(question: Question, fields: Mapping[str, Any]) -> Execution:
-    return inputs.execution(fields, edition=CORRECTED, preset=question.framework)
+    return inputs.execution(
+        fields, edition=CORRECTED, preset=question.framework, model=question.model
+    )
 
 
 def _estimated(question: Question, execution: Execution, hints: bool) -> BaselinePlan:
