@@ -188,6 +188,12 @@ def test_an_execution_records_the_values_of_a_month_and_the_preset_without_it():
     assert execution(SHORT | experts, preset="megatron-lm@2025-05").moe_dispatcher == "deepep"
     for preset, said in (
         ("megatron-lm@2023", "from 2024-04 on.*megatron-lm-2021"),
+        ("megatron-lm@1999", "from 2024-04 on.*found 1999"),
+        ("megatron-lm-ub@2023", "the first that megatron-lm-ub describes"),
+        (
+            "megatron-bridge@2023",
+            "from 2026-03 on, the first that megatron-bridge describes, found 2023$",
+        ),
         ("megatron-lm@may", "a month or a year, such as megatron-lm@2024-04"),
         ("llm-foundry@2024", "presets with dates: megatron-lm, megatron-lm-ub"),
     ):

@@ -194,7 +194,7 @@ def _strangers(expression: Expression, place: str, known: Collection[str]) -> li
     ]
 
 
-MONTH = re.compile(r"(?P<year>20\d\d)(-(?P<month>0[1-9]|1[0-2]))?")
+MONTH = re.compile(r"(?P<year>\d{4})(-(?P<month>0[1-9]|1[0-2]))?")
 """A month, or a year, which means its last month."""
 
 

@@ -239,9 +239,10 @@ def _preset(source: str, chain: tuple[str, ...]) -> Preset:
     if not shipped and (problems := list(_beyond(file))):
         raise SpecError(source, problems)
     below = file.base or ("" if shipped else COMMON)
-    base = _preset(f"{below}{at}{asked}", (*chain, source)) if below else None
-    since = file.since or (base.since if base else "")
+    current = _preset(below, (*chain, source)) if below else None
+    since = file.since or (current.since if current else "")
     month = _month(name, since, asked) if at else ""
+    base = _preset(f"{below}{at}{asked}", (*chain, source)) if current and at else current
     entries = {**(base.entries if base else {}), **file.fields, **_earlier(file.changes, month)}
     content = [_without_about(raw), base.digest] if base else _without_about(raw)
     return Preset(
