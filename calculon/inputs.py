@@ -272,7 +272,7 @@ def _resolve(
     usual = COMMON
     if system is not None and not given.keys() >= _NEEDED:
         usual = usual_preset(system.provenance.family, given, model=model)
-    fields_of, framework = filled(stated, edition, preset, file, usual)
+    fields_of, framework = filled(stated, edition, preset, file, usual, model)
     if replicas and isinstance(count := fields_of.get("data_par"), float):
         fields_of = {**fields_of, "data_par": max(1, int(count))}
     try:

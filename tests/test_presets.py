@@ -46,13 +46,19 @@ def test_every_entry_has_a_reason(name):
     assert not name.startswith(tuple("mtdlh")) or (preset.framework and preset.version)
 
 
-@for_each(("name", "stated"), itertools.product(FRAMEWORKS + DATED, (SHORT, SPLIT)))
-def test_what_a_preset_fills_in_it_can_run(name, stated):
+@for_each(
+    ("name", "stated", "model"),
+    itertools.product(
+        FRAMEWORKS + DATED, (SHORT, SPLIT), ("llama3-8B", "mixtral-8x7B", "falcon-40B")
+    ),
+)
+def test_what_a_preset_fills_in_it_can_run(name, stated, model):
     found = find_preset(name).completed(stated)
     problems = [one for field in found if (one := find_preset(name).problem(field, found[field]))]
     assert not [one for one in problems if one.field not in stated]
-    plan = Plan.of(execution({"base": name} | stated))
-    code = int(check(inputs.model("llama3-8B"), inputs.system("b200_sxm"), plan)[0])
+    shape = inputs.model(model)
+    plan = Plan.of(execution({"base": name} | stated, model=shape))
+    code = int(check(shape, inputs.system("b200_sxm"), plan)[0])
     assert REASONS[code] in ("", "framework_option" if stated is SPLIT else "")
 
 
@@ -182,6 +188,12 @@ def test_an_execution_records_the_values_of_a_month_and_the_preset_without_it():
     assert execution(SHORT | experts, preset="megatron-lm@2025-05").moe_dispatcher == "deepep"
     for preset, said in (
         ("megatron-lm@2023", "from 2024-04 on.*megatron-lm-2021"),
+        ("megatron-lm@1999", "from 2024-04 on.*found 1999"),
+        ("megatron-lm-ub@2023", "the first that megatron-lm-ub describes"),
+        (
+            "megatron-bridge@2023",
+            "from 2026-03 on, the first that megatron-bridge describes, found 2023$",
+        ),
         ("megatron-lm@may", "a month or a year, such as megatron-lm@2024-04"),
         ("llm-foundry@2024", "presets with dates: megatron-lm, megatron-lm-ub"),
     ):

@@ -13,7 +13,7 @@ from calculon.declarations.expression import Expression
 from calculon.declarations.files import json_text, read_document
 from calculon.declarations.preset_file import Entry
 from calculon.declarations.preset_file import plain as shown
-from calculon.declarations.presets import find_preset
+from calculon.declarations.presets import AT, find_preset
 from calculon.render.document import Block, Document
 from calculon.render.text_tables import Column, Table, plain, words_table
 
@@ -29,8 +29,9 @@ def show_document(kind: str, name: str, form: str, log: Log, *, drawn: bool = Fa
 
     With `drawn`, the page has terminal width even if the output is a pipe.
     """
-    path = catalog.names(kind)[name]
-    document = catalog.load(kind, name)[1] if kind != "study" else read_document(str(path))
+    file = name.partition(AT)[0] if kind == "preset" else name
+    path = catalog.names(kind)[file]
+    document = catalog.load(kind, file)[1] if kind != "study" else read_document(str(path))
     if form == "json":
         log(json_text(document))
         return

@@ -140,11 +140,11 @@ def plan_words(execution: Mapping[str, Any], usual: Mapping[str, Any] = _NOTHING
         experts are split differently from other layers, ``EP 8, ETP 1, EDP 16`` are among the degrees.
     """
     words = list(_degrees(execution, " chunks")) or ["one processor"]
-    width = f"ETP {expert_width(execution)}"  # also the mark of expert_tensor_par, which would repeat it
     if spreads_experts(execution):
-        words += [width, f"EDP {expert_replicas(execution):,}"]
-    choices = (word for word in choices_words(execution, usual) if word != width)
-    return ", ".join((*words, *choices))
+        words += [f"ETP {expert_width(execution)}", f"EDP {expert_replicas(execution):,}"]
+    name = "expert_tensor_par"  # its mark would repeat the degrees
+    unsaid = {**execution, name: usual.get(name, _DEFAULTS[name])}
+    return ", ".join((*words, *choices_words(unsaid, usual)))
 
 
 def choices_words(
@@ -335,4 +335,6 @@ def field_mark(declaration: Declaration, name: str, value: Any, default: Any) ->
         return f"no {mark}"
     if isinstance(value, str) and value not in ("auto", "same", "published", "stated", "none"):
         return (mark if isinstance(mark, str) else declaration.label).format(value)
+    if value in declaration.words and isinstance(mark, str):
+        return mark.format(declaration.words[value])
     return f"{name}={str(value).lower()}"

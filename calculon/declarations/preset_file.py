@@ -19,6 +19,12 @@ FIELDS = {one.name: one for one in spec_fields(Execution)}
 """Fields of an execution by name."""
 
 _OF_MODELS = tuple(one.name for one in spec_fields(Model))
+
+OF_MODELS = tuple(
+    one.name for one in spec_fields(Model) if one.declaration.optional and one.name not in FIELDS
+)
+"""Fields of a model that values may read; without a model they have their default, which is a dense one."""
+
 _ARGUMENTS = ("edition", "preset")
 """Fields that no preset sets."""
 
@@ -31,7 +37,8 @@ class Entry:
     """Field of a preset.
 
     Attributes:
-        value: Value if an execution leaves the field out: a constant, or an expression over other fields.
+        value: Value if an execution leaves the field out: a constant, or an expression over other fields and the
+            optional fields of the model.
         runs: Values that the framework supports; empty if it supports all.
         tries: Values that a search tries by default; empty for degrees, which it takes from divisors.
         why: Reason, with its source.
@@ -164,7 +171,8 @@ def _value(one: SpecField, raw: object, place: str, problems: list[Problem]) -> 
         problems.append(problem)
         return None
     result = Expression.decode(raw, place, problems)
-    problems += _strangers(result, place) if result is not None else ()
+    known = (*FIELDS, *OF_MODELS)
+    problems += _strangers(result, place, known) if result is not None else ()
     return result
 
 
@@ -177,9 +185,7 @@ def _constants(one: SpecField, raw: object, place: str, problems: list[Problem])
     return tuple(map(one.declaration.plain, raw))
 
 
-def _strangers(
-    expression: Expression, place: str, known: Collection[str] = FIELDS.keys()
-) -> list[Problem]:
+def _strangers(expression: Expression, place: str, known: Collection[str]) -> list[Problem]:
     """Return problems for names in an expression that are not known fields."""
     return [
         Problem(place, "fields of an execution", repr(name), nearest(name, list(known)))
@@ -188,7 +194,7 @@ def _strangers(
     ]
 
 
-MONTH = re.compile(r"(?P<year>20\d\d)(-(?P<month>0[1-9]|1[0-2]))?")
+MONTH = re.compile(r"(?P<year>\d{4})(-(?P<month>0[1-9]|1[0-2]))?")
 """A month, or a year, which means its last month."""
 
 

@@ -35,6 +35,7 @@ from calculon.declarations.named_values import (
 from calculon.declarations.origin import digest_of
 from calculon.declarations.preset_file import (
     FIELDS,
+    OF_MODELS,
     Change,
     Entry,
     Limit,
@@ -49,6 +50,7 @@ PUBLISHED_FORMS, COMMON = PRESETS[:2]
 """Presets that are not frameworks: the published tool, and the options that all frameworks share."""
 
 _DEFAULTS = optional_defaults(Execution)
+_DENSE = optional_defaults(Model)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,8 +168,8 @@ class Preset:
         """Return the value of the entry of a field, from other fields, or columns of them, as in files."""
         return _computed(self.entries[name].value, known)
 
-    def completed(self, stated: Mapping[str, Any]) -> dict[str, Any]:
-        """Return fields of an execution, or columns of a table, with missing fields filled in.
+    def completed(self, stated: Mapping[str, Any], model: Model | None = None) -> dict[str, Any]:
+        """Return fields of an execution, or columns of a table, with missing fields filled in for a model.
 
         A field whose expression reads a missing or malformed one remains missing: the decoder reports both.
         """
@@ -175,16 +177,22 @@ class Preset:
         for name, entry in self.entries.items():
             if name not in values:
                 try:
-                    values[name] = _computed(entry.value, values)
+                    values[name] = _computed(entry.value, values, model)
                 except (LookupError, TypeError, ValueError, ArithmeticError):
                     continue
         return values
 
 
-def _computed(value: Any, known: Mapping[str, Any]) -> Any:
+def _computed(value: Any, known: Mapping[str, Any], model: Model | None = None) -> Any:
     if not isinstance(value, Expression):
         return value
-    return value.value(lambda name: _held(name, known[name]) if name in known else _DEFAULTS[name])
+
+    def value_of(name: str) -> Any:
+        if name in OF_MODELS:
+            return _DENSE[name] if model is None else getattr(model, name)
+        return _held(name, known[name]) if name in known else _DEFAULTS[name]
+
+    return value.value(value_of)
 
 
 def _held(name: str, value: Any) -> Any:
@@ -231,9 +239,10 @@ def _preset(source: str, chain: tuple[str, ...]) -> Preset:
     if not shipped and (problems := list(_beyond(file))):
         raise SpecError(source, problems)
     below = file.base or ("" if shipped else COMMON)
-    base = _preset(f"{below}{at}{asked}", (*chain, source)) if below else None
-    since = file.since or (base.since if base else "")
+    current = _preset(below, (*chain, source)) if below else None
+    since = file.since or (current.since if current else "")
     month = _month(name, since, asked) if at else ""
+    base = _preset(f"{below}{at}{asked}", (*chain, source)) if current and at else current
     entries = {**(base.entries if base else {}), **file.fields, **_earlier(file.changes, month)}
     content = [_without_about(raw), base.digest] if base else _without_about(raw)
     return Preset(
@@ -401,6 +410,7 @@ def filled(
     preset: str | None = None,
     file: str = "preset",
     usual: str = COMMON,
+    model: Model | None = None,
 ) -> tuple[Mapping[str, Any], Preset | None]:
     """Return fields of an execution (or columns of similar executions) completed by their preset, and that preset.
 
@@ -411,6 +421,7 @@ def filled(
         edition, preset: Edition and preset that replace the stated ones.
         file: Source of the fields, for messages.
         usual: Preset of edition ``corrected`` if none is named.
+        model: Model that the executions run; a dense one if left out.
 
     Raises:
         SpecError: As in :func:`agreed`.
@@ -423,7 +434,7 @@ def filled(
     chosen, found = agreed(named, framework, file, usual)
     if problems := list(found.too_new(stated)):
         raise SpecError(file, problems)
-    return found.completed({**stated, "edition": chosen}), found
+    return found.completed({**stated, "edition": chosen}, model), found
 
 
 _MANY = 3

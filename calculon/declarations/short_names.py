@@ -7,6 +7,7 @@ from calculon.declarations.axes import AXES
 
 FIELDS: Mapping[str, str] = {
     **{axis.name: axis.degree for axis in AXES},
+    "etp": "expert_tensor_par",
     "mbs": "microbatch_size",
     "gbs": "batch_size",
     "vpp": "pipeline_interleaving",

@@ -289,7 +289,9 @@ class Choices:
         tables = []
         for names, numbers in parts.items():
             columns = {name: np.array([whole[n][name] for n in numbers]) for name in names}
-            given, _ = filled(columns, CORRECTED, self.question.framework)
+            given, _ = filled(
+                columns, CORRECTED, self.question.framework, model=self.question.model
+            )
             tables.append(Plan.from_columns(given))
         # Stable sort: restores the order of the rows after grouping.
         order = np.argsort([n for numbers in parts.values() for n in numbers], kind="stable")

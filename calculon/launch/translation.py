@@ -58,6 +58,7 @@ def translated(
     origin = optional_defaults(Execution) | find_preset(str(complete["preset"])).usual(complete)
     target = find_preset(preset)
     usual = optional_defaults(Execution) | target.usual(complete)
+    own_way = () if _builds_on(str(complete["preset"]), preset) else _OWN_WAY
     fields, changes = dict(complete), {}
     for name in (field.name for field in spec_fields(Execution)):
         value = complete[name]
@@ -65,7 +66,7 @@ def translated(
         if name in NO_SETTING or name not in usual or value == usual[name]:
             continue
         # ``auto``, and fields that frameworks handle differently, are not choices of the user: the target decides.
-        is_framework_choice = value == "auto" or (name in _OWN_WAY and complete["preset"] != preset)
+        is_framework_choice = value == "auto" or name in own_way
         if name in settable and target.problem(name, value) is None and not is_framework_choice:
             continue
         if value == origin.get(name):
@@ -74,6 +75,13 @@ def translated(
         elif name not in settable:
             raise _refusal(name, title, usual[name], value)
     return Translated(fields, changes)
+
+
+def _builds_on(name: str, base: str) -> bool:
+    """Return True if a preset is another one, or changes it: then settings state its own values."""
+    while name and name != base:
+        name = find_preset(name).base
+    return bool(name)
 
 
 def _refusal(name: str, title: str, runs: Any, found: Any) -> SpecError:

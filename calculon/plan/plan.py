@@ -13,6 +13,7 @@ from calculon.base.units import Array
 from calculon.declarations import arguments
 from calculon.declarations.decode import decode
 from calculon.declarations.execution import Execution
+from calculon.declarations.model import Model
 from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.presets import filled
 from calculon.plan.columns import (
@@ -93,10 +94,12 @@ class Plan(Columns, Tabular):
         return cls.from_columns({name: [row[name] for row in rows] for name in NAMES}, edition)
 
     @classmethod
-    def from_columns(cls, columns: Mapping[str, Any], edition: str | None = None) -> "Plan":
+    def from_columns(
+        cls, columns: Mapping[str, Any], edition: str | None = None, model: Model | None = None
+    ) -> "Plan":
         """Create a table from columns: arrays or lists of equal length; scalars apply to every row.
 
-        Missing columns in edition corrected get the values of the preset of each row.
+        Missing columns in edition corrected get the values of the preset of each row, for a model if given.
 
         Raises:
             SpecError: When a column is missing or unknown, or lengths differ. Invalid values are marked instead.
@@ -107,7 +110,7 @@ class Plan(Columns, Tabular):
             )
         if edition is not None:
             columns = {**columns, "edition": edition}
-        columns = _completed(columns)
+        columns = _completed(columns, model)
         problems = [
             Problem(name, "a column of this name", "nothing (the column is missing)")
             for name in NAMES
@@ -250,7 +253,7 @@ class Plan(Columns, Tabular):
         return {name: self.values(name) for name in self.names}
 
 
-def _completed(given: Mapping[str, Any]) -> dict[str, Any]:
+def _completed(given: Mapping[str, Any], model: Model | None = None) -> dict[str, Any]:
     """Return columns, or the fields of one row, with missing fields filled in if possible.
 
     Rows in edition corrected get the values of their preset, other rows the defaults.
@@ -264,7 +267,8 @@ def _completed(given: Mapping[str, Any]) -> dict[str, Any]:
     # The usual case, one edition and preset for all rows, needs no grouping.
     if all(one.ndim == 0 for one in named):
         laid = {n: column(v) if isinstance(v, (list, tuple)) else v for n, v in given.items()}
-        return {**whole, **_filled(laid, *(one.item() for one in named)), **given}
+        edition, preset = (one.item() for one in named)
+        return {**whole, **_filled(laid, edition, preset, model), **given}
     count = max((len(one) for one in columns.values() if one.ndim == 1), default=1)
     editions, presets = (np.broadcast_to(one, count) for one in named)
     added = {name: np.full(count, DEFAULTS.get(name), object) for name in missing}
@@ -272,19 +276,21 @@ def _completed(given: Mapping[str, Any]) -> dict[str, Any]:
     for edition, preset in set(zip(editions.tolist(), presets.tolist(), strict=True)):
         rows = (editions == edition) & (presets == preset)
         some = {n: v[rows] if v.ndim else v.item() for n, v in columns.items()}
-        found = _filled(some, edition, preset)
+        found = _filled(some, edition, preset, model)
         lacking |= {name for name in missing if name not in found and name not in DEFAULTS}
         for field, values in added.items():
             values[rows] = found.get(field, DEFAULTS.get(field))
     return {**whole, **{name: one for name, one in added.items() if name not in lacking}}
 
 
-def _filled(given: Mapping[str, Any], edition: Any, preset: Any) -> Mapping[str, Any]:
+def _filled(
+    given: Mapping[str, Any], edition: Any, preset: Any, model: Model | None
+) -> Mapping[str, Any]:
     """Return the fields of one edition and preset with filled-in values; errors are reported later, by row."""
     stated = {"edition": edition, "preset": preset}
     named = {name: value for name, value in stated.items() if name in given}
     try:
-        found, _ = filled({**given, **named})
+        found, _ = filled({**given, **named}, model=model)
     except SpecError:
         return given
     return {**found, **{name: given[name] for name in named}}

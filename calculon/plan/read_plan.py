@@ -37,7 +37,7 @@ def read_plan(
     rows = _incomplete_rows(given)
     if rows is None:
         return as_plan(given, edition)
-    return _plan_of([_completed(row, edition, model, system) for row in rows], edition)
+    return _plan_of([_completed(row, edition, model, system) for row in rows], edition, model)
 
 
 def _incomplete_rows(given: Any) -> list[Mapping[str, Any]] | None:
@@ -101,13 +101,13 @@ def _completed(
     return {**row, "edition": named, "preset": preset}
 
 
-def _plan_of(rows: list[Mapping[str, Any]], edition: str | None) -> Plan:
+def _plan_of(rows: list[Mapping[str, Any]], edition: str | None, model: Model) -> Plan:
     """Return rows as a table; rows with the same fields are read together."""
     groups: dict[tuple[str, ...], list[int]] = {}
     for number, row in enumerate(rows):
         groups.setdefault(tuple(row), []).append(number)
     parts = [
-        Plan.from_columns({name: [rows[i][name] for i in some] for name in names}, edition)
+        Plan.from_columns({name: [rows[i][name] for i in some] for name in names}, edition, model)
         for names, some in groups.items()
     ]
     order = [number for some in groups.values() for number in some]

@@ -159,7 +159,15 @@ def test_what_the_catalog_does_not_have_is_said(refuses):
 
 
 def test_every_kind_has_a_page_and_lists_its_fields(run, output_of):
-    for name in ("llama3-8B", "llama3-8B_h100x64", "Megatron-LM", "tutorial", "b200_sxm"):
+    names = (
+        "llama3-8B",
+        "llama3-8B_h100x64",
+        "Megatron-LM",
+        "megatron-lm@2024",
+        "tutorial",
+        "b200_sxm",
+    )
+    for name in names:
         out = output_of("catalog", "show", name)
         assert name.lower() in out.splitlines()[0].lower()
         if name != "Megatron-LM":  # the name of a preset is megatron-lm

@@ -12,6 +12,7 @@ from calculon.declarations.named_values import ZERO_STAGES
 from calculon.declarations.plan_words import choices_words, degrees_words, plan_words
 from calculon.declarations.presets import find_preset
 from calculon.declarations.short_names import FIELDS, STATISTICS, field_name, field_value, short_of
+from calculon.declarations.spellings.plan_pairs import plan_fields
 from calculon.declarations.statistics import CorrectedStats
 from calculon.plan.plan import NAMES
 
@@ -143,6 +144,10 @@ def test_a_plan_with_experts_says_how_they_are_spread():
     execution = _execution("megatron-lm", expert_par=32, expert_tensor_par=1)
     assert degrees_words(execution) == "TP 4, PP 4 x 5, DP 64, EP 32"
     assert "ETP 1" in choices_words(execution)
+    execution = _execution("megatron-bridge", expert_par=32) | plan_fields({"etp": "0"}, "plan")
+    usual = find_preset("megatron-bridge").usual(execution)
+    assert plan_words(execution, usual).count("ETP") == 1
+    assert "ETP as TP" in choices_words(execution, usual)
 
 
 KNOWN = [one.name for one in columns(CorrectedStats)]

@@ -40,3 +40,11 @@ def test_published_executions_are_as_the_framework_runs_them():
     found = translated(changed, "megatron-lm", MEGATRON_LM.fields, "M")
     assert found.fields["zero_stage"] == "1"
     assert found.fields["mesh_order"] == "tp-dp-pp"
+
+
+@pytest.mark.parametrize("target", ["megatron-lm", "megatron-lm-ub"])
+def test_what_a_preset_changes_of_the_other_is_kept_where_a_setting_says_it(target):
+    whole = _whole(base="megatron-bridge", expert_par=2)
+    found = translated(whole, target, MEGATRON_LM.fields, "M")
+    own = ("grad_dtype", "grad_comm_dtype", "launch_mode")
+    assert [found.fields[name] for name in own] == ["bfloat16", "bfloat16", "graph_parts"]

@@ -10,6 +10,7 @@ from calculon.cli.catalog_show import show
 from calculon.cli.options import Log, Parser, Suggested, add_format
 from calculon.declarations import catalog
 from calculon.declarations.files import json_text
+from calculon.declarations.presets import AT, is_preset
 from calculon.documents.catalog_rows import chosen, filtered
 from calculon.documents.catalog_tables import SINGULAR, TABLES
 from calculon.inputs import model
@@ -123,7 +124,9 @@ def _without(parts: tuple[str, ...], table: Table) -> Table:
 
 
 def _kind_of(name: str) -> str | None:
-    """Return the kind of spec that has this catalog name; None if there is none."""
+    """Return the kind of spec that has this catalog name, or is a preset with a date; None if there is none."""
+    if AT in name and is_preset(name):
+        return "preset"
     return next((kind for kind in SINGULAR.values() if name in catalog.names(kind)), None)
 
 

@@ -13,6 +13,7 @@ from calculon.base.frozen import dataclass
 from calculon.base.units import Array
 from calculon.declarations import arguments
 from calculon.declarations.execution import Execution
+from calculon.declarations.model import Model
 from calculon.declarations.named_values import CORRECTED
 from calculon.declarations.origin import titled
 from calculon.declarations.presets import filled, find_preset
@@ -223,6 +224,7 @@ def table_of(
     edition: str | None = None,
     preset: str | None = None,
     fields_of: FieldsOf | None = None,
+    model: Model | None = None,
 ) -> Table:
     """Return the requested executions with their changes.
 
@@ -231,6 +233,7 @@ def table_of(
         axes: Axes that change executions.
         edition, preset: Override the values of the executions.
         fields_of: Returns the fields of a plan in words.
+        model: Model that all of them run; None for several.
 
     Raises:
         SpecError: For an unknown or incomplete execution, and for a path that is not a field. Invalid values are
@@ -243,7 +246,7 @@ def table_of(
     found = list(_bases(plans, fields_of))
     if not found:
         raise SpecError("sweep", Problem("plans", "executions", "an empty list"))
-    parts = [_changed(one, axes, edition, preset) for one in found]
+    parts = [_changed(one, axes, edition, preset, model) for one in found]
     labels = [label for one in found for label in one.labels]
     named = any(labels)
     return Table(
@@ -305,7 +308,13 @@ def _held(name: str, value: Any) -> Any:
     return field_of(name).declaration.plain(value) if name in NAMES else value
 
 
-def _changed(base: _Base, axes: Sequence[Axis], edition: str | None, preset: str | None) -> Plan:
+def _changed(
+    base: _Base,
+    axes: Sequence[Axis],
+    edition: str | None,
+    preset: str | None,
+    model: Model | None,
+) -> Plan:
     """Return executions with every combination of changes, as a table."""
     changes = [
         {
@@ -327,7 +336,7 @@ def _changed(base: _Base, axes: Sequence[Axis], edition: str | None, preset: str
             if name not in _FRAMEWORK
         }
         terms = own_edition or edition, own_preset or preset
-        parts.append(_completed(base, columns, len(numbers), *terms))
+        parts.append(_completed(base, columns, len(numbers), *terms, model))
         order += [
             row * len(changes) + number for row in range(len(base.labels)) for number in numbers
         ]
@@ -335,7 +344,12 @@ def _changed(base: _Base, axes: Sequence[Axis], edition: str | None, preset: str
 
 
 def _completed(
-    base: _Base, columns: Mapping[str, Array], count: int, edition: Any, preset: Any
+    base: _Base,
+    columns: Mapping[str, Array],
+    count: int,
+    edition: Any,
+    preset: Any,
+    model: Model | None,
 ) -> Plan:
     """Return a table of each execution with each of `count` changes, the executions outermost."""
     rows = len(base.labels)
@@ -350,5 +364,5 @@ def _completed(
             asked = {"edition": edition or CORRECTED, "preset": find_preset(preset).family}
         whole = Plan.from_columns({**stated, **asked})
     else:
-        whole = Plan.from_columns(filled(stated, edition, preset, base.file)[0])
+        whole = Plan.from_columns(filled(stated, edition, preset, base.file, model=model)[0])
     return whole if len(whole) == rows * count else whole.take(np.zeros(rows * count, np.int64))

@@ -88,7 +88,8 @@ def sweep(
     machines = [_Machine.of(source, axes) for source in sources_of(systems, "system")]
     fields_of = _FieldsOf(shapes, [machine.record for machine in machines])
     own = [one for one in axes if one.concerns("execution")]
-    table = table_of(plans, own, known, preset, fields_of)
+    model = inputs.model(shapes[0]) if len(shapes) == 1 else None
+    table = table_of(plans, own, known, preset, fields_of, model)
     found = _swept(axes, shapes, machines, table)
     return replace(found, stats=requested_stats(stats, found.stats))
 
