@@ -86,7 +86,8 @@ def above_label(above: Sequence[Mapping[str, Any]]) -> str:
 def above_text(above: Sequence[Mapping[str, Any]], *, short: bool = False) -> str:
     """Say by how much a prediction exceeds the fastest measured run of its model, and of its class.
 
-    The short form leaves out the type of arithmetic, the study and the predicted utilization.
+    The short form leaves out the type of arithmetic, the study, the predicted utilization, and the utilization on
+    another processor.
 
     >>> run = {"processor": "H100", "type": "float8", "study": "a", "label": "b", "relative": False, "of": "class"}
     >>> run |= {"experts": 128, "mfu": 0.55, "measured_mfu": 0.41, "comparable_mfu": 0.41, "excess": 0.341}
@@ -106,10 +107,12 @@ def above_text(above: Sequence[Mapping[str, Any]], *, short: bool = False) -> st
         elif run["of"] == MODEL and len(runs) > 1:
             kind = f"{kind} of this model"
         place = f"{'the related ' if run['relative'] else ''}{run['processor']}"
-        place = place if short else f"{place} in {run['type']}"
-        mfu = f"{'MFU ' if short else ''}{_comparable(run)}"
-        named = "" if short else f" ({run['study']}, {run['label']})"
-        words.append(f"{100 * run['excess']:.0f} % above the best {kind} on {place}: {mfu}{named}")
+        text = f"{100 * run['excess']:.0f} % above the best {kind} on {place}"
+        if not short:
+            text += f" in {run['type']}: {_comparable(run)} ({run['study']}, {run['label']})"
+        elif not run["relative"]:
+            text += f": MFU {_comparable(run)}"
+        words.append(text)
     return ("" if short else f"MFU {visible(above[0]['mfu']):g} % causal, ") + "; ".join(words)
 
 
