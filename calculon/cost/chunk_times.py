@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from functools import reduce
 from operator import add
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,6 +17,38 @@ from calculon.plan.stage_kinds import ChunkLayout
 
 _PASSES = 2
 """Forward and backward pass."""
+
+
+class BlockPass(NamedTuple):
+    """Time of a pass of a base and of an edge block, and by how much less the edge block waits for offload traffic."""
+
+    base: Seconds
+    edge: Seconds
+    waits_less: Seconds
+
+    @property
+    def sent(self) -> Seconds:
+        """Time by which an edge block, which has the transfer, takes longer than a base block."""
+        return self.edge - self.base
+
+    @property
+    def transfer_only(self) -> Seconds:
+        """Time of a chunk without blocks: the transfer, without offload traffic."""
+        return np.maximum(0.0, self.sent + self.waits_less)
+
+
+def block_forward(stage: Stage) -> BlockPass:
+    """Return the forward pass of the blocks of a stage."""
+    times, offload = stage.times, stage.exposed_offload
+    less = offload.forward_base - offload.forward_edge
+    return BlockPass(times.forward_base, times.forward_edge, less)
+
+
+def block_backward(stage: Stage) -> BlockPass:
+    """Return the backward pass of the blocks of a stage."""
+    times, offload = stage.times, stage.exposed_offload
+    less = offload.backward_base - offload.backward_edge
+    return BlockPass(times.backward_base, times.backward_edge, less)
 
 
 class ChunkTimes:
@@ -76,16 +109,11 @@ class ChunkTimes:
         """Return times of each kind of block: base block and transfers of both passes, and what a pair saves."""
         result: list[Seconds] = []
         for stage in self._kinds:
-            times, offload, added = stage.times, stage.exposed_offload, stage.accumulation
-            forward, backward = times.forward_base, times.backward_base
-            sent = times.forward_edge - forward, times.backward_edge - backward
-            waits_less = (
-                offload.forward_base - offload.forward_edge,
-                offload.backward_base - offload.backward_edge,
-            )
-            alone = [np.maximum(0.0, x + y) for x, y in zip(sent, waits_less, strict=True)]
-            backward = backward if added is None else backward + added.block
-            result += [forward, sent[0], alone[0], backward, sent[1], alone[1], stage.block.paired]
+            forward, backward = block_forward(stage), block_backward(stage)
+            whole, added = backward.base, stage.accumulation
+            whole = whole if added is None else whole + added.block
+            result += [forward.base, forward.sent, forward.transfer_only]
+            result += [whole, backward.sent, backward.transfer_only, stage.block.paired]
         return result
 
     def _ends(self) -> list[Seconds]:
@@ -102,8 +130,8 @@ class ChunkTimes:
 
     def _passes(self, layout: ChunkLayout, times: Sequence[Array]) -> InterleavedPasses:
         """Return the passes of executions with one layout from their times, each of shape (executions,)."""
-        kinds = len(self._kinds)
-        each = np.stack(times[: -2 * _PASSES - len(self._stalled)]).reshape(kinds, 7, -1)
+        of_blocks = np.stack(times[: -2 * _PASSES - len(self._stalled)])
+        each = of_blocks.reshape(len(self._kinds), -1, of_blocks.shape[-1])
         stalled = np.stack(times[-2 * _PASSES - len(self._stalled) : -2 * _PASSES])
         *first, last_forward, last_backward = times[-2 * _PASSES :]
         blocks = layout.of_kind.sum(axis=0)

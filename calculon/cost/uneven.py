@@ -9,7 +9,7 @@ from calculon.base.arrays import cached_property
 from calculon.base.distinct_rows import distinct
 from calculon.base.units import Array, Count, Seconds
 from calculon.cost.block_cost import BlockCost
-from calculon.cost.chunk_times import ChunkTimes
+from calculon.cost.chunk_times import BlockPass, ChunkTimes, block_backward, block_forward
 from calculon.cost.embedding_head import EmbeddingHead
 from calculon.cost.pipeline.schedules import Passes, batch_time, chunked_time
 from calculon.cost.pipeline.simulation import ChunkPasses
@@ -52,8 +52,8 @@ class UnevenStages:
         The time that a backward pass waits for offload traffic is part of ``weight``: weight gradients are computed in
         that time, and the gradients of inputs, which the previous stage needs, are not delayed.
         """
-        forward = self._whole(_forward, EmbeddingHead.forward)
-        backward = self._whole(_backward, EmbeddingHead.backward)
+        forward = self._whole(block_forward, EmbeddingHead.forward)
+        backward = self._whole(block_backward, EmbeddingHead.backward)
         stalled = self._stalled
         backward = [x + y for x, y in zip(self._with_added(backward), stalled, strict=True)]
         weight = self._whole(_weight, _weight_of_end)
@@ -68,7 +68,7 @@ class UnevenStages:
 
     def _whole(
         self,
-        of_block: Callable[[Stage], tuple[Seconds, Seconds, Seconds]],
+        of_block: Callable[[Stage], BlockPass],
         of_layers: Callable[[EmbeddingHead, BlockCost], Seconds],
     ) -> list[Seconds]:
         """Return a time of each kind of stage: of its blocks, and of embedding or head.
@@ -77,14 +77,14 @@ class UnevenStages:
         only: the time by which an edge block takes longer than a base block, offload traffic apart.
 
         Args:
-            of_block: Time of base and edge block, and by how much less the edge block waits for offload traffic.
+            of_block: The pass of base and edge block.
             of_layers: Time of embedding or head.
         """
         chunks = self._schedule.interleaving
 
         def of_stage(stage: Stage) -> tuple[Seconds, ...]:
-            base, edge, waits_less = of_block(stage)
-            return base, edge, chunks * (edge - base), np.maximum(0.0, edge - base + waits_less)
+            one = of_block(stage)
+            return one.base, one.edge, chunks * one.sent, one.transfer_only
 
         result = [
             np.where(
@@ -269,12 +269,12 @@ class UnevenStages:
             ]
         result = []
         for of_block, of_layers in (
-            (_forward, EmbeddingHead.forward),
-            (_backward, EmbeddingHead.backward),
+            (block_forward, EmbeddingHead.forward),
+            (block_backward, EmbeddingHead.backward),
             (_weight, _weight_of_end),
         ):
             each = zip(np.moveaxis(self._layout.halves, 1, 0), self._each(of_block), strict=True)
-            of_kinds = [[_chunk(blocks, *times) for blocks in halves] for halves, times in each]
+            of_kinds = [[_chunk(blocks, one) for blocks in halves] for halves, one in each]
             if (ends := self._embedding_head) is not None:
                 first, last = of_kinds[LAST]
                 first = first + of_layers(ends, ends.cost.embedding)
@@ -327,23 +327,11 @@ class UnevenStages:
         return np.stack(np.broadcast_arrays(*less))
 
 
-def _forward(stage: Stage) -> tuple[Seconds, Seconds, Seconds]:
-    """Return the forward time of base and edge block, and by how much less the edge block waits for offload traffic."""
-    times, offload = stage.times, stage.exposed_offload
-    return times.forward_base, times.forward_edge, offload.forward_base - offload.forward_edge
-
-
-def _backward(stage: Stage) -> tuple[Seconds, Seconds, Seconds]:
-    """Return :func:`_forward` of the backward pass."""
-    times, offload = stage.times, stage.exposed_offload
-    return times.backward_base, times.backward_edge, offload.backward_base - offload.backward_edge
-
-
-def _weight(stage: Stage) -> tuple[Seconds, Seconds, Seconds]:
-    """Return :func:`_forward` of the weight gradients, which fill the time that a block waits for offload traffic."""
+def _weight(stage: Stage) -> BlockPass:
+    """Return the weight gradients of blocks, which fill the time that a block waits for offload traffic."""
     time, offload = stage.block.wgrad.time, stage.exposed_offload
     less = offload.backward_base - offload.backward_edge
-    return time + offload.backward_base, time + offload.backward_edge, less
+    return BlockPass(time + offload.backward_base, time + offload.backward_edge, less)
 
 
 def _weight_of_end(_: EmbeddingHead, end: BlockCost) -> Seconds:
@@ -352,7 +340,6 @@ def _weight_of_end(_: EmbeddingHead, end: BlockCost) -> Seconds:
     return time
 
 
-def _chunk(blocks: Count, base: Seconds, edge: Seconds, waits_less: Seconds) -> Seconds:
+def _chunk(blocks: Count, one: BlockPass) -> Seconds:
     """Return the time of a chunk, whose last block is an edge block; without blocks it has the transfer only."""
-    transfer = np.maximum(0.0, edge - base + waits_less)
-    return np.where(blocks > 0, blocks * base + (edge - base), transfer)
+    return np.where(blocks > 0, blocks * one.base + one.sent, one.transfer_only)

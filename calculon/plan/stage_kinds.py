@@ -1,6 +1,7 @@
 """Chunks of pipeline stages, and their kinds of block, from the position of the stages in the model."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -159,11 +160,10 @@ def with_folded_kinds(layout: StageLayout, model: Model) -> StageLayout:
         found.append(_folded_ranks(model, tuple(pairs)))
     table = _table(found, inverse, shape)
     blocks, count, place, *rest = table
-    return StageLayout(
+    return replace(
+        layout,
         blocks=blocks,
         count=count,
-        beginning=layout.beginning,
-        ending=layout.ending,
         place=place,
         halves=np.stack(rest[:2]),
         of_kind=np.stack(rest[2:]),
@@ -177,14 +177,7 @@ def with_kinds(
     rows, inverse, shape = _distinct_layouts(layout, columns)
     found = [_stages_of(row, model, in_order=in_order).kinds for row in rows.tolist()]
     blocks, count, place, *of_kind = _table(found, inverse, shape)
-    return StageLayout(
-        blocks=blocks,
-        count=count,
-        beginning=layout.beginning,
-        ending=layout.ending,
-        place=place,
-        of_kind=np.stack(of_kind),
-    )
+    return replace(layout, blocks=blocks, count=count, place=place, of_kind=np.stack(of_kind))
 
 
 def _distinct_layouts(

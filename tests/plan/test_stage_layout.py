@@ -18,7 +18,7 @@ MODEL = document("models", "llama3-8B")
 def layout(
     blocks, stages, first=0, last=0, *, balanced=False, recompute=False, head=0.0, ends="", chunks=0
 ):
-    """Return the blocks of every stage, or of every chunk, with a head that is worth so many blocks."""
+    """Return the blocks of every stage, or of every chunk, with a head that counts as a number of blocks."""
     model = inputs.model(MODEL | {"num_blocks": blocks})
     width = head_blocks(model) / model.vocab
     model = inputs.model(MODEL | {"num_blocks": blocks, "vocab": round(head / width)})

@@ -170,7 +170,7 @@ def test_a_better_machine_never_refuses_and_is_never_slower():
 
 
 def _alike(row, model):
-    """Whether all stages have equal passes: as many blocks each, and neither embedding nor head."""
+    """Return true if all stages have equal passes: as many blocks each, and neither embedding nor head."""
     return row["pipeline_par"] == 1 or (_equal_stages(row, model) and "vocab" not in model)
 
 

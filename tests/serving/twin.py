@@ -107,7 +107,7 @@ class Twin:
         return padded(mem["MB_efficiency"], 1e6, moved) / (mem["GBps"] * 1e9)
 
     def _kernel(self, engine: Document, flops: float, moved: float, floor: float) -> float:
-        """Return a floor, and the work beside it at the engine's rate; nothing where there is none."""
+        """Return a floor, and the work next to it at the engine's rate; nothing where there is none."""
         rate = engine["tflops"] * 1e12
         arithmetic = padded(engine["gflops_efficiency"], 1e9, flops) / rate
         memory = self._memory(moved)

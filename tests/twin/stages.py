@@ -92,7 +92,7 @@ def chunks_of_stages(layout: list[int], ex: Execution) -> list[list[int]]:
 
 
 def chunks_differ(layout: list[int], ex: Execution) -> bool:
-    """Whether any chunks of a pipeline of several have other numbers of blocks."""
+    """Return true if chunks of a pipeline with several chunks have different numbers of blocks."""
     several = ex.pipeline_interleaving > 1 and ex.pp_schedule not in FOLDED
     return several and len({n for own in chunks_of_stages(layout, ex) for n in own}) > 1
 

@@ -270,7 +270,7 @@ def _hybrid(rate, form, *, synchronous=True):
 
 @for_each("form", ["3", "fsdp"])
 def test_copies_of_shards_hide_nothing_on_a_synchronous_network(form):
-    """What the shards of a node hide of their own traffic stays hidden, whatever the network of the copies."""
+    """The network of the copies does not change how much of their own traffic the shards of a node hide."""
 
     def traffic(rate, **network):
         row, system = _hybrid(rate, form, **network)

@@ -308,7 +308,7 @@ def test_chunks_that_differ_take_as_long_as_they_execute(one, groups, rest):
 @given(one=lists_of_chunks(), groups=st.integers(1, 12))
 @FEW
 def test_chunks_take_no_less_than_the_bounds_of_a_search(one, groups):
-    """All passes of any stage; those of the last one, before and after which a microbatch passes the first chunks."""
+    """All passes of any stage; of the last one, also the first chunks before and after its passes."""
     _, passes = one
     microbatches = groups * len(passes.forward)
     both = (passes.forward + passes.backward)[..., 0]
@@ -351,7 +351,7 @@ def test_executions_are_computed_as_if_each_were_alone(at_once, monkeypatch):
 
 
 def of_blocks(blocks, head, embedding=0.0):
-    """Return the passes of chunks of so many blocks, each of 1 forward and 2 backward, with a head of more blocks."""
+    """Return the passes of chunks with given blocks, each of 1 forward and 2 backward, and a head of more blocks."""
     times = blocks.astype(float)
     times[0, 0] += embedding
     times[-1, -1] += head
