@@ -11,7 +11,6 @@ from calculon.base.frozen import dataclass
 from calculon.cli.options import STDOUT, Log, Parser
 from calculon.cli.streams import print_stderr
 from calculon.declarations.files import check_writable, replacing
-from calculon.declarations.presets import FRAMEWORK, RUNS_ON
 
 if TYPE_CHECKING:
     from calculon.advise.answer import Answer
@@ -135,6 +134,8 @@ class Emission:
         Raises:
             SpecError: For such a machine.
         """
+        from calculon.declarations.presets import FRAMEWORK, RUNS_ON  # help should not load presets
+
         family = system.provenance.family
         if self.preset.startswith(FRAMEWORK) and family and not family.startswith(RUNS_ON):
             wanted = f"a machine that {self.dialect} runs on: {' or '.join(RUNS_ON)}"

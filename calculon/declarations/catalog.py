@@ -70,9 +70,15 @@ def root() -> Path:
     return inside if inside.is_dir() else package.parent
 
 
-def names(kind: str) -> dict[str, Path]:
+def names(kind: str) -> Mapping[str, Path]:
     """Map the names of one kind of spec to their files, sorted by name."""
     folder = root() / FOLDERS[kind]
+    return _names(folder, folder.stat().st_mtime_ns)
+
+
+@cache
+def _names(folder: Path, modified: int) -> Mapping[str, Path]:
+    """Map the names of the specs in a folder to their files; a catalog page asks for them hundreds of times."""
     # Building a Path for every file before filtering would take ten times as long; every start of the program pays it.
     files = sorted(os.listdir(folder))  # noqa: PTH208 (see above)
     return {

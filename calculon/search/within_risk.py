@@ -3,18 +3,23 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from calculon.base.errors import Problem, SpecError
 from calculon.declarations.named_values import CORRECTED, PUBLISHED
 from calculon.declarations.spellings import probability
 from calculon.declarations.statistics import FITS, RISK, within_risk
-from calculon.search.search_result import SearchResult
+
+if TYPE_CHECKING:  # the options of searches read this module, and need no search
+    from calculon.search.search_result import SearchResult
 
 MIN_RISK = 1e-3
 """Risk that is tried after a risk of 0."""
 
 
-def search_within_risk(search: Callable[[str | None], SearchResult], risk: float) -> SearchResult:
+def search_within_risk(
+    search: "Callable[[str | None], SearchResult]", risk: float
+) -> "SearchResult":
     """Search executions within a risk; if there are none, triple the risk until some are found.
 
     Args:
@@ -30,8 +35,8 @@ def search_within_risk(search: Callable[[str | None], SearchResult], risk: float
 
 
 def search_preferring(
-    search: Callable[[str | None], SearchResult], risk: float | None
-) -> SearchResult:
+    search: "Callable[[str | None], SearchResult]", risk: float | None
+) -> "SearchResult":
     """Search executions, preferably within a risk; ``riskier`` of the result is the best execution at any risk.
 
     Args:

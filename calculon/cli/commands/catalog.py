@@ -13,7 +13,6 @@ from calculon.declarations.files import json_text
 from calculon.declarations.presets import AT, is_preset
 from calculon.documents.catalog_rows import chosen, filtered
 from calculon.documents.catalog_tables import SINGULAR, TABLES
-from calculon.inputs import model
 from calculon.render.text_tables import FORMATS, Table
 
 SHOW = "show"
@@ -90,7 +89,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         return 0
     # Parts of models exist for tests; they would only distract in the full list, but a search may name them.
     apart = form == "text" and not words and not arguments.family
-    parts = _parts_of_models() if apart else ()
+    parts = _parts_of_models(tables.get("models") or TABLES["models"]()) if apart else ()
     if kind is None and form == "text":
         log.show(_counts(tables))
         log("")
@@ -112,9 +111,9 @@ def _counts(tables: Mapping[str, Table]) -> str:
     return f"{', '.join(counts)}; one kind: calculon catalog KIND, one page: catalog show NAME"
 
 
-def _parts_of_models() -> tuple[str, ...]:
+def _parts_of_models(models: Table) -> tuple[str, ...]:
     """Return the names of model parts (attention or MLP alone), which exist for tests."""
-    return tuple(name for name in catalog.names("model") if model(name).part != "block")
+    return tuple(row["name"] for row in models.rows if row["part"] != "block")
 
 
 def _without(parts: tuple[str, ...], table: Table) -> Table:
