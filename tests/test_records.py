@@ -3,17 +3,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from calculon.base.records import (
-    apply,
-    column,
-    columns,
-    concatenate,
-    gather,
-    joint_view,
-    part,
-    record,
-    stat,
-)
+from calculon.base.record_arrays import apply, concatenate, gather, joint_view
+from calculon.base.records import column, columns, part, record, stat
 from calculon.base.units import Bytes, Seconds, Unit
 
 KINDS = ("base", "edge")

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from calculon.base.frozen import dataclass
-from calculon.base.records import only_values
+from calculon.base.record_arrays import only_values
 from calculon.declarations.execution import Execution
 from calculon.declarations.model import Model
 from calculon.declarations.statistics import memory_by_kind

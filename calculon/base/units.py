@@ -5,14 +5,19 @@ read it from there (:func:`unit_of`).
 """
 
 import math
-from typing import Annotated, Any, get_args, get_origin
-
-import numpy as np
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
 from calculon.base.frozen import dataclass
 
-Array = np.ndarray[tuple[Any, ...], np.dtype[Any]]
-"""Values of the cost model: a numpy array whose last axis is *execution*."""
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[tuple[Any, ...], np.dtype[Any]]
+    """Values of the cost model: a numpy array whose last axis is *execution*."""
+else:
+    # Help, completion and the catalog read declarations but compute nothing, so they should not wait for numpy.
+    class Array:
+        """Values of the cost model: a numpy array whose last axis is *execution*."""
 
 
 @dataclass(frozen=True, slots=True)

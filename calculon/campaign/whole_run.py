@@ -10,7 +10,7 @@ import numpy as np
 
 from calculon.base.arrays import cached_property
 from calculon.base.frozen import dataclass
-from calculon.base.records import apply, record_of
+from calculon.base.record_arrays import apply, record_of
 from calculon.base.units import (
     KILO,
     TERA,

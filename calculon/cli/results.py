@@ -12,8 +12,8 @@ from typing import Any
 from calculon import inputs
 from calculon.base.errors import Infeasible, Problem, SpecError
 from calculon.base.frozen import dataclass
-from calculon.cli.changes import add_changes, parsed, with_changes
-from calculon.cli.options import Parser, add_edition, add_preset, naming
+from calculon.cli.changes import parsed, with_changes
+from calculon.cli.options import naming
 from calculon.cli.result_files import (
     DOCUMENTS,
     TABLES,
@@ -39,34 +39,12 @@ from calculon.estimate.question import warn_of_differences
 from calculon.inputs import Changed, sources_in
 from calculon.version import __version__
 
-RESULT_HELP = (
-    'MODEL PLAN [PLAN ...] SYSTEM: plans are words ("tp=4 pp=2"), files, or best.json#0; MODEL,PLAN,SYSTEM; a result '
-    "(JSON); FILE#RANK of a search; a launch file (run.sh); NAME=RESULT names it"
-)
-RESULT_MORE = (
-    ". Models, plans and systems are names of the catalog or files. FILE#RANK, FILE#PROCS or FILE#PROCS:RANK selects "
-    "from a search, FILE#ROW from a table (CSV, Parquet). A launch file is estimated on the system and with the model "
-    "of --system and --model or of the other results"
-)
 _AGREES = 1e-9  # relative difference between the statistics of a file and of an estimate
 _TRIPLE = "a file, or APP,EXE,SYS: three catalog names or files"
 
 
-def add_result_arguments(parser: Parser) -> None:
-    """Declare the results, and the specs that complete results of a search."""
-    parser.argument("RESULT", RESULT_HELP, "results", RESULT_MORE, nargs="+")
-    for kind in ("model", "system"):
-        parser.option(
-            f"--{kind} {kind.upper()}",
-            f"{kind} of results of a search (default: as their files name it)",
-        )
-    add_changes(parser, "model", "execution", "system")
-    add_edition(parser, several=True, absent="from each execution")
-    add_preset(parser)
-
-
 def requested_results(arguments: argparse.Namespace) -> list[Result]:
-    """Return the results named by the arguments of :func:`add_result_arguments`."""
+    """Return the results named by the arguments of :func:`.add_result_arguments`."""
     a = arguments
     return read_results(a.results, a.model, a.system, a.edition, a.preset, a.changes)
 
@@ -82,7 +60,7 @@ def read_results(
     """Return the results of `RESULT` arguments, each with a distinct name.
 
     Args:
-        texts: The arguments, see :data:`RESULT_HELP`. A search over several processor counts gives each best.
+        texts: The arguments, see :data:`.RESULT_HELP`. A search over several processor counts gives each best.
         model, system: Specs that complete or replace the specs named by files; with both, executions are estimated
             again, with all layers.
         editions: Editions in which every execution is estimated instead of its own; files of statistics are

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from calculon.base.arrays import cached_property, rate, shared_zeros
-from calculon.base.records import record_of
+from calculon.base.record_arrays import record_of
 from calculon.base.units import Fraction
 from calculon.cost.block_cost import BlockCost
 from calculon.cost.embedding_head import EmbeddingHead

@@ -10,7 +10,7 @@ from calculon.architecture.segments import kinds_of_block, prediction_module
 from calculon.architecture.shape import SIZE_FIELDS, Sizes
 from calculon.base.distinct_rows import distinct
 from calculon.base.frozen import dataclass
-from calculon.base.records import concatenate
+from calculon.base.record_arrays import concatenate
 from calculon.base.units import Array
 from calculon.cost.block_cost import BlockCost, BlockLayout, block_cost
 from calculon.cost.embedding_head import (

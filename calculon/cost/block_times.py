@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from calculon.base.records import apply, record
+from calculon.base.record_arrays import apply
+from calculon.base.records import record
 from calculon.base.units import Bytes, Seconds
 from calculon.cost.block_cost import BlockCost, Collectives
 from calculon.cost.data.stage_traffic import StageTraffic

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from calculon.base.arrays import is_shared_zeros
-from calculon.base.records import changed
+from calculon.base.record_arrays import changed
 from calculon.base.units import Array, Bytes, Count, Fraction, Seconds
 from calculon.cost.block_cost import BlockCost
 from calculon.cost.data.data_collectives import Sharding, regathers, unit_blocks

@@ -15,7 +15,8 @@ from calculon.architecture.segments import EMBEDDING, HEAD, LOGITS, Segment
 from calculon.architecture.shape import BlockShape, Sizes
 from calculon.base.arrays import cached_property, ordered_sum
 from calculon.base.frozen import dataclass
-from calculon.base.records import changed, gather, joint_view, record
+from calculon.base.record_arrays import changed, gather, joint_view
+from calculon.base.records import record
 from calculon.base.units import Array, Bytes, Count, Flops, Seconds
 from calculon.cost.block_cost import BlockCost, BlockLayout, axes_of_modules, block_cost
 from calculon.cost.data.synced import SyncedBytes, SyncedEmbeddingHead

@@ -10,7 +10,8 @@ import numpy as np
 
 from calculon.architecture.shape import Sizes
 from calculon.base.arrays import is_shared_zeros
-from calculon.base.records import R, apply, changed, gather, joint_view
+from calculon.base.record_arrays import apply, changed, gather, joint_view
+from calculon.base.records import R
 from calculon.base.units import Array, Count
 from calculon.cost.block_cost import BlockCost
 from calculon.cost.optimizer_step import OptimizerCost

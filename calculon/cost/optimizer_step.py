@@ -22,7 +22,8 @@ from calculon.architecture.optimizer import (
 )
 from calculon.architecture.shape import BlockShape
 from calculon.base.arrays import is_shared_zeros, ordered_sum, shared_zeros
-from calculon.base.records import apply, record
+from calculon.base.record_arrays import apply
+from calculon.base.records import record
 from calculon.base.units import Bytes, Count, Elements, Flops, Seconds
 from calculon.cost.layer_cost import LayerTable
 from calculon.declarations.scope_choices import StepChoice

@@ -13,7 +13,7 @@ from calculon.architecture.optimizer import Parameters
 from calculon.architecture.segments import EMBEDDING, HEAD, LOGITS, Segment, prediction_module
 from calculon.architecture.shape import BlockShape, Sizes
 from calculon.base.arrays import ordered_sum
-from calculon.base.records import apply
+from calculon.base.record_arrays import apply
 from calculon.base.units import Array, Count, Seconds
 from calculon.cost.block_cost import BlockCost, BlockLayout, axes_of_modules, block_cost
 from calculon.cost.embedding_head import (

@@ -3,7 +3,7 @@
 import numpy as np
 
 from calculon.base.arrays import cached_property
-from calculon.base.records import apply
+from calculon.base.record_arrays import apply
 from calculon.base.units import Bytes, Seconds
 from calculon.cost.block_cost import BlockCost, Collectives
 from calculon.cost.block_times import (

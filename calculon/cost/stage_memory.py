@@ -6,7 +6,8 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from calculon.base.records import joint_view, record
+from calculon.base.record_arrays import joint_view
+from calculon.base.records import record
 from calculon.base.units import Array, Bytes, Count
 from calculon.cost import in_flight
 from calculon.cost.block_cost import BlockCost

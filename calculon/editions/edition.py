@@ -11,7 +11,8 @@ import numpy as np
 
 from calculon.base.arrays import ordered_sum, rate
 from calculon.base.frozen import dataclass
-from calculon.base.records import Column, columns, view
+from calculon.base.record_arrays import view
+from calculon.base.records import Column, columns
 from calculon.base.units import (
     Array,
     Bytes,

@@ -10,7 +10,7 @@ import numpy as np
 from calculon import inputs
 from calculon.base.display import WithMfu, columns_of, draw_result
 from calculon.base.frozen import dataclass
-from calculon.base.records import only_values
+from calculon.base.record_arrays import only_values
 from calculon.base.units import GIB, between, duration, known, significant
 from calculon.declarations import arguments
 from calculon.declarations.axes import AXES, PUBLISHED_AXES

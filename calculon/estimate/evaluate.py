@@ -14,7 +14,8 @@ from calculon import inputs
 from calculon.base.display import WithMfu, draw_result
 from calculon.base.errors import nearest
 from calculon.base.frozen import dataclass
-from calculon.base.records import columns, gather
+from calculon.base.record_arrays import gather
+from calculon.base.records import columns
 from calculon.base.units import Array
 from calculon.cost.batch import Batch
 from calculon.cost.block_tables import block_tables

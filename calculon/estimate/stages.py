@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from calculon.base.records import apply, columns
+from calculon.base.record_arrays import apply
+from calculon.base.records import columns
 from calculon.base.units import Array, Seconds
 from calculon.cost import in_flight
 from calculon.cost.batch import Batch

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from calculon.base.records import gather, view
+from calculon.base.record_arrays import gather, view
 from calculon.base.units import Array, Seconds
 from calculon.cost.block_cost import BlockCost
 from calculon.cost.block_times import block_passes

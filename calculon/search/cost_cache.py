@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from calculon.base.arrays import is_shared_zeros
-from calculon.base.records import apply, arrays_of, concatenate
+from calculon.base.record_arrays import apply, arrays_of, concatenate
 from calculon.base.units import Array
 
 R = TypeVar("R")

@@ -12,7 +12,7 @@ import numpy as np
 
 from calculon.architecture.shape import sequence_lengths
 from calculon.base.arrays import cached_property, is_cached
-from calculon.base.records import gather
+from calculon.base.record_arrays import gather
 from calculon.base.units import Array, Bytes
 from calculon.cost.batch import Batch
 from calculon.declarations.axes import FURTHER_SIZES, PUBLISHED_AXES, PUBLISHED_NETWORKS

@@ -12,7 +12,7 @@ from calculon import inputs
 from calculon.base.display import Tabular, columns_of, draw_result
 from calculon.base.errors import Infeasible, Problem, SpecError
 from calculon.base.frozen import dataclass
-from calculon.base.records import only_values
+from calculon.base.record_arrays import only_values
 from calculon.declarations.fields import spec_fields
 from calculon.declarations.files import document_suffix, read_document
 from calculon.declarations.model import Model

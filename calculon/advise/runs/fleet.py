@@ -15,7 +15,8 @@ from calculon.advise.space_fixes import BEST
 from calculon.base.display import WithMfu, columns_of, draw_result
 from calculon.base.errors import Problem, SpecError, nearest
 from calculon.base.frozen import dataclass
-from calculon.base.records import columns, only_values
+from calculon.base.record_arrays import only_values
+from calculon.base.records import columns
 from calculon.base.units import KILO, Array, scaled
 from calculon.campaign.assumed import assumed_defaults
 from calculon.campaign.limits import LIMITED, Limit, limits

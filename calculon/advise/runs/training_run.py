@@ -21,7 +21,7 @@ from calculon.architecture.parameters import active_count
 from calculon.base.display import WithMfu, columns_of, draw_result
 from calculon.base.errors import Infeasible
 from calculon.base.frozen import dataclass
-from calculon.base.records import only_values
+from calculon.base.record_arrays import only_values
 from calculon.campaign.assumed import assumed_defaults
 from calculon.campaign.exponentials import ignore_float_errors
 from calculon.campaign.interval_choice import interval_choice

@@ -4,8 +4,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from calculon.cli.options import Log, Parser, add_format
-from calculon.cli.results import add_result_arguments, requested_results
-from calculon.cli.served_results import requested_served_results
+from calculon.cli.result_arguments import add_result_arguments
 from calculon.cli.serving_options import add_workload
 from calculon.declarations.files import json_text
 from calculon.render.text_tables import FORMATS
@@ -87,12 +86,14 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
 def _comparison(arguments: argparse.Namespace) -> "Comparison | ServedComparison":
     """Compare the results or the deployments."""
+    from calculon.cli.served_results import requested_served_results
+
     # Serving results have other statistics, so a mixture is refused there.
     if deployments := requested_served_results(arguments):
         from calculon.documents.served_documents import compared_served
 
         return compared_served(deployments)
-    results = requested_results(arguments)
+    from calculon.cli.results import requested_results
     from calculon.documents.compared import compared
 
-    return compared(results, arguments.dialect)
+    return compared(requested_results(arguments), arguments.dialect)

@@ -17,7 +17,7 @@ from calculon.cli.options import (
 )
 from calculon.cli.pictures import check_picture, write_picture
 from calculon.cli.requested_run import add_run
-from calculon.cli.results import add_result_arguments
+from calculon.cli.result_arguments import add_result_arguments
 from calculon.cli.search_options import add_choice_options, add_edition_and_preset, add_values
 from calculon.cli.serving_options import (
     FRONTIER_KINDS,

@@ -5,8 +5,7 @@ import argparse
 from calculon.base.errors import Infeasible, Problem, SpecError
 from calculon.cli.campaign_options import add_campaign, campaign_of, stated
 from calculon.cli.options import STDOUT, Log, Parser, check_outputs
-from calculon.cli.results import add_result_arguments, requested_results
-from calculon.cli.served_results import requested_served_results
+from calculon.cli.result_arguments import add_result_arguments
 from calculon.cli.serving_options import add_workload
 
 
@@ -46,6 +45,7 @@ def configure(parser: Parser) -> None:
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
     """Read the results, validate their systems, and write the page; exit code 1 if a run misses a limit."""
+    from calculon.cli.served_results import requested_served_results
     from calculon.documents.report_file import PAGES, served_report_text, write_page
 
     output = arguments.file
@@ -71,6 +71,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
 def _executions(arguments: argparse.Namespace) -> tuple[str, list[str]]:
     """Return the page of executions, and the limits that their runs miss."""
+    from calculon.cli.results import requested_results
     from calculon.documents.report_file import report_text
 
     whole = arguments.campaign is not None or stated(arguments)

@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 
 from calculon.base.arrays import cached_property
-from calculon.base.records import apply
+from calculon.base.record_arrays import apply
 from calculon.base.units import Array, Seconds
 from calculon.cost.data.strategies import STRATEGIES
 from calculon.cost.data.synced import (

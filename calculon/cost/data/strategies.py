@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from calculon.base.records import apply
+from calculon.base.record_arrays import apply
 from calculon.base.units import Array, Bytes
 from calculon.cost.data.data_collectives import (
     SHARDINGS,

@@ -9,7 +9,8 @@ from dataclasses import replace
 import numpy as np
 
 from calculon.base.frozen import dataclass
-from calculon.base.records import apply, record
+from calculon.base.record_arrays import apply
+from calculon.base.records import record
 from calculon.base.units import Array, Bytes, BytesPerSecond, Count, Seconds
 from calculon.cost.block_cost import BlockCost
 from calculon.cost.optimizer_step import OptimizerCost
