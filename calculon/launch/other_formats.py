@@ -6,13 +6,15 @@ from collections.abc import Mapping
 _SETTING = re.compile(r"^([A-Za-z]\w*)[ \t]*:", re.MULTILINE)
 _IMPORT = re.compile(r"^[ \t]*(?:from|import)[ \t]+(\w+)", re.MULTILINE)
 
+_PRIMUS = "Primus without Megatron-LM"
+_MEGATRON = re.compile(r"^\s+framework:[ \t]*megatron\b", re.MULTILINE)
+
 _SETTINGS: Mapping[str, tuple[set[str], ...]] = {
     "LitGPT": ({"out_dir", "train"},),
     "Axolotl": ({"base_model", "sequence_len"}, {"base_model", "micro_batch_size"}),
     "Nanotron": ({"parallelism", "tokens"},),
     "OLMo-core": ({"train_module", "trainer"}, {"train_module", "data_loader"}),
-    "Primus": ({"exp_name", "modules"},),
-    "the tests of Megatron-LM (MODEL_ARGS)": ({"MODEL_ARGS"},),
+    _PRIMUS: ({"exp_name", "modules"},),
 }
 """Top-level settings of YAML files; any of the sets is sufficient. Sources: configurations in these repositories."""
 
@@ -40,6 +42,6 @@ def other_format(text: str, file: str) -> str:
         found = (_PACKAGES.get(name, "") for name in _IMPORT.findall(text))
         return next(filter(None, found), "")
     outermost = {*_SETTING.findall(text)}
-    return next(
-        (name for name, sets in _SETTINGS.items() if any(one <= outermost for one in sets)), ""
-    )
+    names = (name for name, sets in _SETTINGS.items() if any(one <= outermost for one in sets))
+    other = next(names, "")
+    return "" if other == _PRIMUS and _MEGATRON.search(text) else other

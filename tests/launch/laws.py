@@ -25,7 +25,7 @@ PROCESSORS = {
     },
     "megatron_lm": {
         **{"gpt3_175b": 128, "deepspeed_gpt_1.3b_moe": 128, "qwen3_30b_slime": 128},
-        "rocm_llama3": 8,
+        **{"rocm_llama3": 8, "mixtral_8x22b_functional_test": 128},
     },
     "torchtitan": {
         **{"405b": 128, "671b": 128, "8xb200": 8, "32b": 8, "fsdp2_tp2": 8, "transformers": 8},

@@ -127,13 +127,8 @@ OTHERS = {
     ),
     "primus.yaml": (
         "Primus",
-        "work_group: amd\nexp_name: pretrain\nmodules:\n  pre_trainer:\n    framework: megatron\n"
-        "    overrides:\n      micro_batch_size: 2\n      tensor_model_parallel_size: 1\n",
-    ),
-    "model_config.yaml": (
-        "MODEL_ARGS",
-        "ENV_VARS:\n  CUDA_DEVICE_MAX_CONNECTIONS: 1\nMODEL_ARGS:\n"
-        "  --tensor-model-parallel-size: 2\n  --micro-batch-size: 4\n  --global-batch-size: 32\n",
+        "work_group: amd\nexp_name: pretrain\nmodules:\n  pre_trainer:\n    framework: torchtitan\n"
+        "    overrides:\n      training:\n        local_batch_size: 2\n",
     ),
 }
 """Files of launchers that are not read, as short as those of their repositories can be."""

@@ -44,8 +44,8 @@ def configure(parser: Parser) -> None:
     add_workload(parser.add_argument_group("workload of deployments"))
     parser.option(
         "-d, --dialect NAME",
-        "launcher whose option names the page uses for differences: megatron-lm, megatron-bridge, nemo, torchtitan, "
-        "deepspeed, accelerate (default: the launcher of the first launch file)",
+        "launcher whose option names the page uses for differences: megatron-lm, megatron-bridge, nemo, primus, "
+        "torchtitan, deepspeed, accelerate (default: the launcher of the first launch file)",
         default="",
     )
     values = "a line per value; ' before texts that begin with =, +, - or @"

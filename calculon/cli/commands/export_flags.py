@@ -26,8 +26,8 @@ def configure(parser: Parser) -> None:
     parser.explain(
         "Write the launch script or configuration that runs an execution, complete with the model if it is "
         "known, for a stated version of the launcher. A value that the launcher cannot express is an error that "
-        "names the field and the nearest supported value. Formats: megatron-lm, megatron-bridge, nemo, torchtitan, "
-        "deepspeed, accelerate; for a deployment or a result of calculon serve, the engines vllm, sglang, "
+        "names the field and the nearest supported value. Formats: megatron-lm, megatron-bridge, nemo, primus, "
+        "torchtitan, deepspeed, accelerate; for a deployment or a result of calculon serve, the engines vllm, sglang, "
         "tensorrt-llm.",
         'calculon export megatron-lm llama-3.1-8b "tp=4 dp=16" -o run.sh\n'
         "calculon export-flags megatron-lm llama3-8B_h100x64 llama3-8B -o run.sh\n"

@@ -253,12 +253,12 @@ _NAMED_BY = (
 _TASK = re.compile(r"_(pretrain|sft|peft|finetune)\w*|ModelProvider|Config|Model")
 
 
-def _model_of(text: str) -> str:
+def model_of(text: str) -> str:
     """Return the catalog model that a text names; empty if there is none.
 
-    >>> _model_of("AutoBridge.from_hf_pretrained('meta-llama/Meta-Llama-3-70B').to_megatron_provider")
+    >>> model_of("AutoBridge.from_hf_pretrained('meta-llama/Meta-Llama-3-70B').to_megatron_provider")
     'llama3-70B'
-    >>> _model_of("Llama31ModelProvider405B"), _model_of("GPTModelProvider")
+    >>> model_of("Llama31ModelProvider405B"), model_of("GPTModelProvider")
     ('llama3.1-405B', '')
     """
     known = catalog.names("model")
@@ -282,7 +282,7 @@ def _model_of(text: str) -> str:
 def _named_model(reading: Reading) -> Fields:
     """Read the name of a model without a stated shape, or the missing vocabulary of a model with a known shape."""
     words = [str(found.value) for name in _NAMED_BY if (found := reading.setting(name)) is not None]
-    model = next(filter(None, map(_model_of, words)), "")
+    model = next(filter(None, map(model_of, words)), "")
     stated = reading.model.get("num_blocks")
     if not model or (stated and reading.model.get("vocab")):
         return {}

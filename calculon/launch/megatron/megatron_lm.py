@@ -20,6 +20,7 @@ from calculon.launch.megatron.megatron_words import ALIASES, NO_EFFECT, NOT_MODE
 from calculon.launch.rows import number, row, switch
 from calculon.launch.texts.shell_flags import PROGRAM, flag_name, parse_script, switched
 from calculon.launch.texts.shell_quotes import word_of
+from calculon.launch.texts.yaml_config import settings_in
 
 _TP = ("--tensor-model-parallel-size", "--model-parallel-size")
 _PP, _CP = "--pipeline-model-parallel-size", "--context-parallel-size"
@@ -289,12 +290,16 @@ _SURE = 2
 
 def parse(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
     """Return the flags of a Megatron-LM script, with abbreviations completed and other spellings replaced."""
-    parsed = parse_script(
-        text,
-        file,
-        variables,
-        is_flag=lambda name: _written_out(name) in _FLAGS,
-        environment=(_BLOCKING, *_PLAIN_4_BITS),
+    parsed = (
+        _parse_yaml(text, file, variables)
+        if _is_yaml(text, file)
+        else parse_script(
+            text,
+            file,
+            variables,
+            is_flag=lambda name: _written_out(name) in _FLAGS,
+            environment=(_BLOCKING, *_PLAIN_4_BITS),
+        )
     )
     settings: dict[str, Setting] = {}
     for name, setting in parsed.settings.items():
@@ -305,6 +310,31 @@ def parse(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
     if experts is not None and experts.value not in (None, 0, 1):
         settings.setdefault(GROUPED, Setting(GROUPED, False, experts.place))
     return Parsed(parsed.file, settings, parsed.num_procs, parsed.notes)
+
+
+_ARGUMENTS, _VARIABLES = "MODEL_ARGS", "ENV_VARS"
+"""Flags, and environment variables, in configurations of Megatron-LM's functional tests."""
+
+
+def _is_yaml(text: str, file: str) -> bool:
+    """Return true for a configuration of a functional test."""
+    return (
+        file.endswith((".yaml", ".yml")) and re.search(rf"^{_ARGUMENTS}:", text, re.M) is not None
+    )
+
+
+def _parse_yaml(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
+    """Return the flags of a functional test's configuration; switches that are off are not stated."""
+    tree = settings_in(text, file, variables)
+    read = (_BLOCKING, *_PLAIN_4_BITS)
+    found: dict[str, Setting] = {}
+    for path, leaf in tree.leaves():
+        section, _, name = path.partition(".")
+        if section == _ARGUMENTS or (section == _VARIABLES and name in read):
+            found[name] = Setting(name, leaf.value, f"{file}:{leaf.line}")
+    return Parsed(
+        file, {name: one for name, one in found.items() if one.value not in (None, False)}
+    )
 
 
 def _written_out(name: str) -> str:
@@ -485,7 +515,8 @@ MEGATRON_LM = Dialect(
     render=render,
     recognizes=recognizes,
     presets=("megatron-lm-ub",),
-    named=lambda word: _written_out(flag_name(word)),
+    language=lambda text, file: "yaml" if _is_yaml(text, file) else "shell",
+    named=lambda word: _written_out(flag_name(word.removeprefix(f"{_ARGUMENTS}."))),
     refused=refused,
     needed=_needed,
 )

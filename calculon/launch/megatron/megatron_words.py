@@ -36,7 +36,7 @@ NO_EFFECT = """
     --full-validation --multiple-validation-sets --object-storage-cache-path --trust-remote-code
     --force-system-prompt
     # checkpoints and restarts
-    --save --save-* --load --load-* --no-save-* --no-load-* --ckpt-* --dist-ckpt-* --use-dist-ckpt
+    --save --save-* --load --load-* --no-save-* --no-load-* --no-ckpt-* --ckpt-* --dist-ckpt-* --use-dist-ckpt
     --use-persistent-ckpt-worker --finetune --auto-detect-ckpt-format --non-persistent-* --async-* --exit-*
     --exit-on* --pretrained-checkpoint --ckpt-format --strict-fsdp-dtensor-load --universal-*
     --use-mp-args-from-checkpoint-args --use-tokenizer-model-from-checkpoint-args --inprocess-restart

@@ -124,7 +124,7 @@ class ConfigurationEdits:
     ) -> Iterator[str]:
         """Yield candidate texts with a new entry, close to its group if its section exists."""
         for path in self._paths(entries, change.name):
-            if path[-1].startswith(ARGUMENT):
+            if len(path) == 1 and path[0].startswith(ARGUMENT):
                 yield from self.language.section(path, change.after, text)
                 continue
             for depth in range(len(path) - 1, -1, -1):
