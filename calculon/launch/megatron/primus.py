@@ -47,7 +47,6 @@ _OFF_SWITCHES = {
     "--no-async-tensor-model-parallel-allreduce": "async_tensor_model_parallel_allreduce",
     "--no-overlap-p2p-communication": "overlap_p2p_comm",
     "--no-position-embedding": "add_position_embedding",
-    "--disable-bias-linear": "add_bias_linear",
 }
 """Switches by the argument that they turn off."""
 
@@ -94,13 +93,6 @@ def _spelled(flag: str) -> Alias:
     return Alias((Name(flag.lstrip("-").replace("-", "_")),))
 
 
-def _arguments(flags: str) -> str:
-    """Return patterns of arguments for patterns of flags."""
-    return " ".join(
-        _spelled(flag).names[0].name for flag in names_in(flags) if _spelled(flag).names
-    )
-
-
 _OF_PRIMUS = """
     stderr_sink_level log_* wandb_* disable_wandb disable_tensorboard disable_last_saving auto_continue_train
     disable_scaling_patches turbo_deepep_num_cu turbo_deepep_use_comm_stream enable_primus_turbo trainable
@@ -123,6 +115,13 @@ _OF_SHAPE = frozenset(name for one in _ROWS if one.subject == "model" for name i
     "seq_length",
 }
 """Arguments that describe the model; the length of its sequences is part of the execution."""
+
+
+def _arguments(flags: str) -> str:
+    """Return patterns of arguments for patterns of flags, without arguments that a row reads."""
+    names = (name.name for flag in names_in(flags) for name in _spelled(flag).names[:1])
+    return " ".join(name for name in names if name not in _KNOWN)
+
 
 _REFERENCE = re.compile(r"\$\{(\w+):([^}]*)\}")
 _STARTED = re.compile(r"^#.*\bNNODES=(\d+) GPUS_PER_NODE=(\d+)", re.MULTILINE)
