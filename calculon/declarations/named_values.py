@@ -146,6 +146,7 @@ PRESETS = (
     "llm-foundry",
     "huggingface",
     "megatron-bridge",
+    "maxtext",
 )
 """Presets of the catalog (:mod:`calculon.declarations.presets`): published forms, options shared by all frameworks,
 frameworks."""

@@ -354,6 +354,9 @@ FEW = 16
 RUNS_ON = ("NVIDIA", "AMD")
 """Makers of processors that both frameworks support."""
 
+ON_TPU = "maxtext"
+"""Default preset on TPUs."""
+
 
 def usual_preset(
     family: str,
@@ -378,9 +381,11 @@ def usual_preset(
     ['torchtitan', 'megatron-lm']
     >>> usual_preset("NVIDIA Hopper", {"num_procs": 8, "fp8_recipe": "blockwise"})
     'megatron-lm'
-    >>> usual_preset("Google TPU", {"num_procs": 8})
-    'common'
+    >>> usual_preset("Google TPU", {"num_procs": 8}), usual_preset("AWS Trainium", {"num_procs": 8})
+    ('maxtext', 'common')
     """
+    if family.startswith("Google TPU"):
+        return ON_TPU
     if family and not family.startswith(RUNS_ON):
         return COMMON
     few = find_preset(ON_FEW)

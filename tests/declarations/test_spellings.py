@@ -116,7 +116,7 @@ REFUSED = [
     ("system", "h10", "did you mean h100_80g_sxm, h100_94g_nvl, "),
     ("system", "tpu v5", "did you mean tpu_v5e or tpu_v5p?"),
     ("system", "h1 xx", "catalog"),
-    *(("system", name, "see: calculon catalog") for name in ("vr200", "l20", "p100")),
+    *(("system", name, "see: calculon catalog") for name in ("ascend-910c", "p100")),
     *(("model", name, "see: calculon catalog") for name in ("jamba", "apertus-70b", "mamba-2.8b")),
     ("system", "h100 nvl8", "did you mean 'h100_80g_nvl8'?"),
     ("system", "A100_80E", "did you mean 'a100_80e'?"),

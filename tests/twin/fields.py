@@ -418,6 +418,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
         "llm-foundry",
         "huggingface",
         "megatron-bridge",
+        "maxtext",
     ),
 }
 """Named values of an execution that the twin knows; other fields are whole numbers or switches."""
