@@ -92,7 +92,10 @@ NO_TDP = {
     "tpu_v7x": "Google has not published it",
     "trainium2": "AWS has not published it",
     "trainium2_ultra": "AWS has not published it",
+    "trainium1": "AWS has not published it",
     "trainium3": "AWS has not published it",
+    "mi455x": "AMD had not published it in January 2026",
+    "vr200_nvl72": "NVIDIA had not published it in January 2026",
 }
 """Systems whose power is not known, and why."""
 
@@ -130,7 +133,7 @@ def test_no_price_is_that_of_another_processor():
         raw = document("systems", name)
         stated, ext = raw.get("ext", {}), extension(name)
         inherited = "price" in ext and "price" not in stated
-        another = "tdp" in stated.get("power", {}) or "tflops" in str(raw.get("matrix", ""))
+        another = "tdp" in (stated.get("power") or {}) or "tflops" in str(raw.get("matrix", ""))
         assert not (inherited and "base" in raw and (another or "cloud" in raw["about"])), name
 
 
