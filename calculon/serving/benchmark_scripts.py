@@ -97,7 +97,7 @@ def _lengths(load: Workload) -> Flags:
 
 
 def _vllm(load: Workload) -> tuple[str, Flags]:
-    flags = {"--backend": "vllm"} | _lengths(load)
+    flags: Flags = {"--backend": "vllm", **_lengths(load)}
     if varied := max(load.prompt_cv, load.output_cv):
         flags["--random-range-ratio"] = f"{min(_MOST_VARIED, math.sqrt(3) * varied):.3g}"
     if load.rate is not None and load.arrival_cv != 1:
@@ -108,7 +108,7 @@ def _vllm(load: Workload) -> tuple[str, Flags]:
 
 
 def _tensorrt_llm(load: Workload) -> tuple[str, Flags]:
-    flags: Flags = {"--backend": "openai", "--random-ids": True} | _lengths(load)
+    flags: Flags = {"--backend": "openai", **_lengths(load), "--random-ids": True}
     flags |= {"--ignore-eos": True, "--percentile-metrics": "ttft,tpot,itl,e2el"}
     program = "python3 -m tensorrt_llm.serve.scripts.benchmark_serving"
     return program, flags | _saved(RESULTS["tensorrt-llm"])

@@ -42,7 +42,8 @@ def configure(parser: Parser) -> None:
         "output_rate_per_proc,interactivity -o frontier.csv\n"
         "calculon sop llama3-8B 1,2,4 a100_80g_sxm --prompt 1k --output 200 --users 64 --fix tensor_par=1 "
         "--where 'ttft < 0.5'\n"
-        "calculon sop llama-3.1-70b 8 h100 --prompt 2k --output 256 --users 64 --fix engine=sglang --deploy llama",
+        "calculon sop llama-3.1-70b 8 h100 --prompt 2k --output 256 --users 64 --fix engine=sglang --deploy llama "
+        "--checkpoint meta-llama/Llama-3.1-70B",
         "The search is exhaustive over each processor count, each parallel split, and token budgets from "
         "512 to 16,384; the batch of each is solved as in `calculon serve` and must meet the limits. Ranks that "
         "share attention stay in a node; --add tensor_par=16 tries more. Weights and KV caches have 16 bits unless "
