@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from calculon.base.errors import Problem, SpecError
-from calculon.cli.options import Log, Parser
+from calculon.cli.options import STDOUT, Log, Parser
 from calculon.cli.streams import print_stderr
 from calculon.declarations import catalog
 from calculon.declarations.files import json_text, reason
@@ -60,7 +60,8 @@ def check_deploy(arguments: argparse.Namespace) -> None:
 
 def report_deploy(arguments: argparse.Namespace, log: Log) -> None:
     """Report the folder after the page, if one was written and the output is for people."""
-    if arguments.deploy is not None and arguments.format in (None, "text"):
+    printed = arguments.format not in (None, "text") or arguments.file == STDOUT
+    if arguments.deploy is not None and not printed:
         log(f"Output: {arguments.deploy} (README.md explains the files)")
 
 
@@ -96,7 +97,7 @@ def _checkpoint(arguments: argparse.Namespace, served: "Served") -> str:
 
 
 def write_folder(path: str, texts: Mapping[str, str]) -> None:
-    """Write files into a folder that appears at once; in a folder with files, replace those of an earlier call.
+    """Write files into a new folder, which appears complete, or into an existing one, replacing those of earlier calls.
 
     Raises:
         SpecError: If the folder cannot be written.
@@ -119,8 +120,11 @@ def write_folder(path: str, texts: Mapping[str, str]) -> None:
 
 
 def _place(temporary: Path, target: Path, texts: Mapping[str, str]) -> None:
-    """Move a complete folder to its place, or its files into the folder that is there."""
-    if not target.is_dir() or not any(target.iterdir()):
+    """Move a complete folder to its place, or its files into the folder that is there.
+
+    An existing folder stays, since a shell may be in it.
+    """
+    if not target.exists():
         umask = os.umask(0)  # the only way to read it is to set it
         os.umask(umask)
         temporary.chmod(0o777 & ~umask)  # temporary folders are private

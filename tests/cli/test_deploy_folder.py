@@ -69,6 +69,20 @@ def test_what_cannot_be_written(refuses, tmp_path):
     refuses(("serve",), [(nameless, "which the model file does not state, found none")])
 
 
+def test_output_for_programs_stays_clean(run, tmp_path):
+    options = ("--checkpoint", "x/y", "--deploy", str(tmp_path / "x"), "-o", "-")
+    code, out, err = run("serve", *ASKED, *options)
+    assert (code, err) == (0, "")
+    assert json.loads(out) == json.loads((tmp_path / "x" / "prediction.json").read_text())
+
+
+def test_the_folder_of_a_shell_stays_the_same(tmp_path):
+    number = tmp_path.stat().st_ino
+    write_folder(str(tmp_path), {"a": "text"})
+    assert tmp_path.stat().st_ino == number
+    assert [one.name for one in tmp_path.iterdir()] == ["a"]
+
+
 def test_nothing_is_left_of_a_folder_that_fails(tmp_path):
     with pytest.raises(TypeError):
         write_folder(str(tmp_path / "x"), {"a": "text", "b": 1})
