@@ -13,7 +13,16 @@ OPTIONS = {
     ),
     "training run": (
         *("--campaign", "--tokens", "--loss", "--steps", "--deadline", "--budget-usd"),
-        *("--budget-mwh", "--mtbf", "--spares", "--interval", "--price", "--price-kind", "--pue"),
+        *(
+            "--budget-mwh",
+            "--mtbf",
+            "--failures",
+            "--overhead",
+            "--spares",
+            "--interval",
+            "--price",
+        ),
+        *("--price-kind", "--pue"),
         "--carbon",
     ),
     "search": (
