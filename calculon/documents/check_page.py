@@ -107,9 +107,9 @@ def _parts(found: ServedCheck) -> Iterator[Table | str]:
 
 
 def _next(found: ServedCheck) -> Iterator[object]:
-    prediction, file = (shlex.quote(one) for one in (found.prediction, found.file))
     record = found.record
-    yield f"calculon serve {record.model} {prediction} {record.system} --evidence {file}"
+    words = ("calculon", "serve", record.model, found.prediction, record.system)
+    yield shlex.join((*words, "--evidence", found.file))
     yield dim(
         "Ranges of similar deployments then include this measurement; predicted values do not change. Kernels and "
         "networks that are slow in your own measurements belong into a system file: calculon calibrate --help."

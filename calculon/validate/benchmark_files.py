@@ -7,6 +7,7 @@ docs.nvidia.com, GenAI-Perf and AIPerf (``profile_export_*.json``). Means are re
 
 import json
 import math
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -109,21 +110,26 @@ class _Numbers:
             value: Any = self.raw
             for name in path.split("."):
                 value = value.get(name) if isinstance(value, Mapping) else None
-            if value is None or value == "inf":
+            if value is None or value in ("inf", math.inf):
                 continue
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
+            if not _is_number(value):
                 raise SpecError(
                     self.file, Problem(path, "a number of at least 0", repr(value)[:40])
                 )
-            if math.isfinite(value):
-                return float(value) * scale
+            return float(value) * scale
         return None
 
     def times(self, path: str) -> list[float]:
         """Return a list of times in seconds; empty without one."""
         values = self.raw.get(path)
         numbers = values if isinstance(values, list) else []
-        return [float(v) for v in numbers if isinstance(v, (int, float)) and v > 0]
+        return [float(v) for v in numbers if _is_number(v) and v > 0]
+
+
+def _is_number(value: object) -> bool:
+    """Return true for a number of at least 0 that a float can hold; JSON has no limit for integers."""
+    known = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return known and 0 <= value <= sys.float_info.max  # type: ignore[operator]
 
 
 _MS = 1e-3

@@ -1,6 +1,7 @@
 """Results of benchmarks: every tool's names and units, and damaged files."""
 
 import json
+import math
 
 import pytest
 
@@ -71,7 +72,8 @@ def test_what_only_some_tools_say(tmp_path):
     found = read_benchmark(written(tmp_path, "a.json", FILES["vllm.json"]))
     assert (found.itl, found.users, found.failed, found.lowest_ttft) == (0.015, 16, 2, None)
     times = [0.1 + 0.01 * n for n in range(100)]
-    one = read_benchmark(written(tmp_path, "b.json", json.dumps(VLLM | {"ttfts": times})))
+    broken = [*times, 10**400, math.nan, None, -1]
+    one = read_benchmark(written(tmp_path, "b.json", json.dumps(VLLM | {"ttfts": broken})))
     assert one.lowest_ttft == times[10]
 
 
@@ -91,6 +93,7 @@ def test_files_that_are_no_results(tmp_path):
         (json.dumps(VLLM | {"mean_ttft_ms": "x"}), "mean_ttft_ms: expected a number of at least 0"),
         (json.dumps(VLLM | {"mean_ttft_ms": -1}), "found -1"),
         (json.dumps(VLLM | {"mean_ttft_ms": True}), "found True"),
+        (json.dumps(VLLM | {"output_throughput": 10**400}), "output_throughput: expected a number"),
         (json.dumps({"output_throughput": None}), "a measured time or rate"),
         (json.dumps({"performance": {}, "streaming_metrics": []}), "a measured time or rate"),
     ]
