@@ -12,6 +12,7 @@ from calculon.declarations.serving_classes import ANY_ENGINE
 from calculon.launch.deploy.compose_file import compose_text, no_compose
 from calculon.launch.deploy.engine_images import DECODE, IMAGES, PREFILL, SERVE, EngineImage
 from calculon.launch.deploy.kubernetes_files import kubernetes_text, no_kubernetes
+from calculon.launch.deploy.manifest_text import manifest
 from calculon.launch.deploy.operator_files import dynamo_text, llm_d_text, no_llm_d
 from calculon.launch.deploy.workers import Site, Worker, check_checkpoint
 from calculon.launch.engines.engine_commands import EngineCommand, command_head, engine_command
@@ -56,6 +57,8 @@ class Deployed:
             self.engine, self.site.checkpoint, self.served.workload, self._concurrency
         )
         result["dynamo.yaml"] = dynamo_text(self.site)
+        if self.site.apart and (router := self.site.router(self.site.hosts)[1]):
+            result["router.yaml"] = manifest(router)
         absent = self.absent
         if "compose.yaml" not in absent:
             result["compose.yaml"] = compose_text(self.site)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 GENERATED = (
     *("README.md", "prediction.json", "bench.sh", "compose.yaml", "kubernetes.yaml"),
-    *("llm-d.yaml", "dynamo.yaml", "serve*.sh", "prefill*.sh", "decode*.sh"),
+    *("llm-d.yaml", "dynamo.yaml", "router.yaml", "serve*.sh", "prefill*.sh", "decode*.sh"),
 )
 """Patterns of all files that are written, which ``--force`` replaces; other files of the folder stay."""
 

@@ -46,10 +46,10 @@ def _start(found: Deployed) -> Iterator[str]:
     for worker in site.workers:
         yield f"- {_by_hand(found, worker, checkpoint)}"
     if site.apart:
-        router = " ".join(
-            map(shlex.quote, site.router({w.role: _hosts(w) for w in site.workers})[0])
-        )
-        yield f"- The router between them, with the addresses of the workers: `{router}`"
+        words, configuration = site.router(site.hosts, ".")
+        where = " in router.yaml" if configuration else ""
+        router = shlex.join(words)
+        yield f"- The router between them, with the addresses of the workers{where}: `{router}`"
     if "compose.yaml" not in absent:
         yield "- Docker on one machine (`compose.yaml`): `docker compose up -d`"
     if "kubernetes.yaml" not in absent:
@@ -64,14 +64,20 @@ def _start(found: Deployed) -> Iterator[str]:
         f"persistent volume claim `{CLAIM}` keeps downloaded checkpoints. The endpoint has port {PORT}."
     )
     yield ""
+    several = sum(worker.replicas for worker in site.workers) > 1
+    if several and not site.across_nodes:
+        yield (
+            "Started by hand, several workers on one machine need `CUDA_VISIBLE_DEVICES` and `--port` of their own: "
+            "edit the scripts."
+        )
+    if site.apart:
+        yield "Workers exchange KV caches by NIXL: images without it need `pip install nixl`."
+    if several:
+        yield ""
     for name, reason in absent.items():
         yield f"No `{name}`: {reason}."
     if absent:
         yield ""
-
-
-def _hosts(worker: Worker) -> list[str]:
-    return [f"{worker.role}-{index}" for index in range(worker.replicas)]
 
 
 def _by_hand(found: Deployed, worker: Worker, checkpoint: str) -> str:

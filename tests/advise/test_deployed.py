@@ -198,6 +198,20 @@ def _paths(tree, above=""):
 
 
 @pytest.mark.parametrize("engine", IMAGES)
+def test_a_router_knows_every_worker(engine):
+    """On one machine, and in Kubernetes."""
+    found = found_of(engine, "apart")
+    hosts = [one for names in found.site.hosts.values() for one in names]
+    assert len(hosts) == 2 + found.served.deployment.replicas
+    services = yaml.safe_load(found.files["compose.yaml"])["services"]
+    said = found.files.get("router.yaml", "") + str(services["router"]["command"])
+    (router,) = (one for one in objects_of(engine, "apart") if "-router" in one["metadata"]["name"])
+    pods = found.files["kubernetes.yaml"] if "router.yaml" in found.files else str(router)
+    assert all(f"{host}:8000" in said for host in hosts)
+    assert all(f"{found.site.name}-{host}.{found.site.name}-" in pods for host in hosts)
+
+
+@pytest.mark.parametrize("engine", IMAGES)
 def test_a_benchmark_takes_names_as_they_are(engine, tmp_path):
     """A program of the same name notes the words that it gets."""
     folder = tmp_path / "a b"

@@ -46,19 +46,16 @@ def compose_text(site: Site) -> str:
     """Return the file: all workers, and a router or a load balancer if there are several."""
     services: dict[str, Any] = {}
     configs: dict[str, Any] = {}
-    hosts: dict[str, list[str]] = {}
     first = 0
     for worker in site.workers:
         if configuration := site.configuration(worker):
             configs[f"{worker.role}.yaml"] = {"content": _escaped(manifest(configuration))}
-        for index in range(worker.replicas):
-            host = f"{worker.role}-{index}"
+        for host in site.hosts[worker.role]:
             devices = [str(first + one) for one in range(worker.processors)]
             services[host] = _service(site, worker, host, devices)
-            hosts.setdefault(worker.role, []).append(host)
             first += worker.processors
     if site.apart:
-        services["router"], added = _router(site, hosts)
+        services["router"], added = _router(site)
         configs |= added
     elif len(services) > 1:
         servers = "\n".join(f"    server {host}:{PORT};" for host in services)
@@ -105,14 +102,14 @@ def _volumes(site: Site) -> Iterator[dict[str, Any]]:
         yield {"type": "bind", "source": folder, "target": folder, "read_only": True}
 
 
-def _router(site: Site, hosts: dict[str, list[str]]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _router(site: Site) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the service of the router, and its configuration."""
-    words, configuration = site.router(hosts)
+    words, configuration = site.router(site.hosts)
     service: dict[str, Any] = {
         "image": site.engine.router_image,
         "entrypoint": [],
         "command": [_escaped(word) for word in words],
-        "depends_on": [name for names in hosts.values() for name in names],
+        "depends_on": [name for names in site.hosts.values() for name in names],
         "ports": [f"{PORT}:{PORT}"],
         "restart": "on-failure",  # it may start before the workers
     }

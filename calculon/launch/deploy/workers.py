@@ -136,10 +136,25 @@ class Site:
         known = {n: v for n, v in worker.settings.items() if not n.startswith(COMMENTED)}
         return nested(known | role)
 
-    def router(self, hosts: Mapping[str, list[str]]) -> tuple[list[str], Mapping[str, Any]]:
-        """Return the command of the router between workers at these hosts, and its configuration if it has one."""
+    @property
+    def hosts(self) -> dict[str, list[str]]:
+        """Names of the workers on one machine, or in a local network, by role."""
+        return {
+            worker.role: [f"{worker.role}-{index}" for index in range(worker.replicas)]
+            for worker in self.workers
+        }
+
+    def router(
+        self, hosts: Mapping[str, list[str]], folder: str = FOLDER
+    ) -> tuple[list[str], Mapping[str, Any]]:
+        """Return the command of the router between workers at these hosts, and its configuration if it has one.
+
+        Args:
+            hosts: Addresses by role.
+            folder: Folder of the configuration.
+        """
         prefill, decode = hosts[PREFILL], hosts[DECODE]
-        words = self.engine.router(prefill, decode, f"{FOLDER}/router.yaml")
+        words = self.engine.router(prefill, decode, f"{folder}/router.yaml")
         plain = self.engine.dialect is TENSORRT_LLM
         return words, router_configuration(prefill, decode) if plain else {}
 
