@@ -153,12 +153,18 @@ def check_benchmark(file: str, prediction: str = "") -> ServedCheck:
     return ServedCheck(file, prediction, record, measured, figures, parts, notes)
 
 
-def served_evidence(file: str) -> OwnEvidence:
-    """Return the figures of a measured benchmark that have ranges as evidence, relative to today's prediction.
+def served_evidence(*files: str) -> OwnEvidence:
+    """Return the figures of measured benchmarks that have ranges as evidence, relative to today's predictions.
 
     Raises:
         SpecError: As :func:`check_benchmark`, and for a prediction without a class of deployments.
     """
+    figures = [one for file in files for one in _figures_of(file)]
+    return OwnEvidence(", ".join(files), (), tuple(figures))
+
+
+def _figures_of(file: str) -> Iterator[OwnFigure]:
+    """Yield the figures of a benchmark that have ranges, relative to today's prediction."""
     found = check_benchmark(file)
     of_class = found.record.served_class
     if of_class is None:
@@ -166,12 +172,10 @@ def served_evidence(file: str) -> OwnEvidence:
         hint = "write it again with calculon serve --deploy"
         raise SpecError(found.prediction, Problem("", wanted, "an older file", hint))
     again = _again(found.record)
-    figures = []
     for one in found.figures:
         predicted = again.get(one.name, one.predicted)
         if one.name in FIGURES and predicted and one.measured > 0:
-            figures.append(OwnFigure(one.name, of_class, one.measured / predicted))
-    return OwnEvidence(file, (), tuple(figures))
+            yield OwnFigure(one.name, of_class, one.measured / predicted)
 
 
 def _again(record: ServedRecord) -> Mapping[str, float]:

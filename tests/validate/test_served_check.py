@@ -111,18 +111,28 @@ def test_measurements_move_the_ranges_of_their_class(tmp_path):
     before = served().ranges
     with using_evidence(served_evidence(files(tmp_path, dict.fromkeys(_MS, 1.2)))):
         after, other = served().ranges, replace_class().ranges
-    for name in ("tpot",):
-        middles = [math.sqrt(one[name].low * one[name].high) for one in (before, after)]
-        assert middles[0] < middles[1] < 1.2 * served()[name] * 1.2
-        widths = [one[name].high / one[name].low for one in (before, after)]
-        assert widths[1] < widths[0]
-        moved = abs(math.log(after[name].high / before[name].high))
-        less = abs(math.log(other[name].high / replace_class().ranges[name].high))
-        assert less < moved
+    ends = [(one["tpot"].low, one["tpot"].high) for one in (before, after)]
+    middles = [math.sqrt(low * high) for low, high in ends]
+    # Towards the measurement of 1.2, and narrower.
+    measured = math.log(1.2 * served()["tpot"])
+    assert abs(math.log(middles[1]) - measured) < abs(math.log(middles[0]) - measured)
+    assert ends[1][1] / ends[1][0] < ends[0][1] / ends[0][0]
+    moved = abs(math.log(after["tpot"].high / before["tpot"].high))
+    less = abs(math.log(other["tpot"].high / replace_class().ranges["tpot"].high))
+    assert less < moved
     assert served().ranges == before
 
 
 _MS = ("mean_ttft_ms", "mean_tpot_ms")
+
+
+def test_more_measurements_narrow_a_range_further(tmp_path):
+    file = files(tmp_path, {})
+    with using_evidence(served_evidence(file)):
+        one = served().ranges["tpot"]
+    with using_evidence(served_evidence(*[file] * 4)):
+        four = served().ranges["tpot"]
+    assert four.ratio_high / four.ratio_low < one.ratio_high / one.ratio_low
 
 
 def replace_class():

@@ -34,7 +34,9 @@ def configure(parser: Parser) -> None:
     add_deploy(parser)
     parser.option(
         "--evidence FILE",
-        "your own benchmark, next to its prediction.json (calculon check): ranges of similar deployments use it, too",
+        "your own benchmark, next to its prediction.json (calculon check): ranges of similar deployments use it, too; "
+        "may be repeated",
+        action="append",
     )
     add_answer(parser, flags=("-o",))  # --output is the number of generated tokens
     parser.show_first(
@@ -50,7 +52,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     from calculon.estimate.user_evidence import using_evidence
     from calculon.validate.served_check import served_evidence
 
-    with using_evidence(served_evidence(arguments.evidence)):
+    with using_evidence(served_evidence(*arguments.evidence)):
         return _answer(arguments, log)
 
 
