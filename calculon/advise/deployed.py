@@ -153,7 +153,7 @@ def _site(served: Served, image: EngineImage, checkpoint: str, workers: tuple[Wo
 
 
 def _pools(served: Served) -> Iterator[tuple[str, Deployment]]:
-    """Yield the workers by role, each as a deployment of its own."""
+    """Yield the workers by role, each as a separate deployment."""
     d = served.deployment
     batch = d.max_batch or limited_batch(served)
     limit: dict[str, Any] = {"max_batch": batch}

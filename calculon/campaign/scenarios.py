@@ -1,9 +1,9 @@
 """Failure scenarios: published failure rates of a good, a typical and a new cluster, with times to detect failures.
 
 The rates are rows of ``validation/failures.csv``. ``typical`` has the defaults of :class:`Reliability`. A stated field
-overrides the scenario. Published times from a failure to the next step are between those of ``typical`` and ``new``: 10
-minutes of synchronous training on 100,000 GPUs (arXiv:2602.00277), 11 minutes between retries on 504 B200
-(arXiv:2605.09370).
+overrides the scenario. Published times from a failure to the next step are longer than in ``typical`` and shorter than
+in ``new``: 10 minutes of synchronous training on 100,000 GPUs (arXiv:2602.00277), 11 minutes between retries on 504
+B200 (arXiv:2605.09370).
 
 The module also has the time of published runs over their predicted steps, failures and checkpoints: the *rest* of the
 runs with known settings in ``validation/whole_runs.md``.

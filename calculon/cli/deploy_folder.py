@@ -97,7 +97,7 @@ def _checkpoint(arguments: argparse.Namespace, served: "Served") -> str:
 
 
 def write_folder(path: str, texts: Mapping[str, str]) -> None:
-    """Write files into a new folder, which appears complete, or into an existing one, replacing those of earlier calls.
+    """Write files into a new folder, which appears complete, or into an existing one, replacing files of earlier calls.
 
     Raises:
         SpecError: If the folder cannot be written.

@@ -67,7 +67,7 @@ def _start(found: Deployed) -> Iterator[str]:
     several = sum(worker.replicas for worker in site.workers) > 1
     if several and not site.across_nodes:
         yield (
-            "Started by hand, several workers on one machine need `CUDA_VISIBLE_DEVICES` and `--port` of their own: "
+            "Started by hand, each worker on a shared machine needs separate `CUDA_VISIBLE_DEVICES` and `--port`: "
             "edit the scripts."
         )
     if site.apart:

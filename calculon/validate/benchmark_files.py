@@ -231,6 +231,6 @@ def _levels(raw: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         yield raw["records"]
 
 
-def prediction_beside(file: str) -> str:
+def prediction_next_to(file: str) -> str:
     """Return the path of the prediction in the folder of a result file."""
     return str(Path(file).parent / "prediction.json")

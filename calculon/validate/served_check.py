@@ -19,7 +19,7 @@ from calculon.estimate.served_errors import FIGURES
 from calculon.estimate.user_evidence import OwnEvidence, OwnFigure
 from calculon.serving.serve import serve
 from calculon.serving.served_record import ServedRecord, read_served
-from calculon.validate.benchmark_files import Benchmark, prediction_beside, read_benchmark
+from calculon.validate.benchmark_files import Benchmark, prediction_next_to, read_benchmark
 
 COMPARED = ("ttft", "tpot", "request_latency", "output_rate", "request_rate")
 """Figures that benchmarks report."""
@@ -142,7 +142,7 @@ def check_benchmark(file: str, prediction: str = "") -> ServedCheck:
     Raises:
         SpecError: For files that cannot be read.
     """
-    prediction = prediction or prediction_beside(file)
+    prediction = prediction or prediction_next_to(file)
     measured = read_benchmark(file)
     record = _prediction(prediction)
     figures = tuple(_figures(measured, record))
@@ -243,7 +243,7 @@ def _mostly_decodes(record: ServedRecord) -> bool:
 
 
 def _notes(measured: Benchmark, record: ServedRecord) -> Iterator[str]:
-    """Yield reasons why the requests were not those of the prediction."""
+    """Yield reasons why the requests differ from the predicted ones."""
     load = record.workload
     for name, found, wanted in (
         ("prompt", measured.prompt, load.prompt),

@@ -71,7 +71,7 @@ def _worker(site: Site, worker: Worker, name: str) -> Iterator[Item]:
     labels = {"app": name}
     if worker.nodes > 1:
         yield _group(site, worker, name)
-        if not site.apart:  # a LeaderWorkerSet has a headless Service of its own
+        if not site.apart:  # a LeaderWorkerSet creates a headless Service
             yield _service(name, {GROUP_LABEL: name, LEADER_LABEL: "leader"})
         return
     template = {"metadata": {"labels": labels}, "spec": _pod(site, worker)}

@@ -14,7 +14,7 @@ from calculon.launch.deploy.workers import FOLDER, GPU, SECRET, Site, Worker
 
 Item = dict[str, Any]
 
-_ROOM = 1.2
+_VOLUME_MARGIN = 1.2
 """Size of the volume of a checkpoint, relative to the weights: tokenizer, and files of other formats."""
 
 
@@ -32,7 +32,7 @@ def llm_d_text(site: Site, weights: float) -> str:
         # A claim, and the path of the checkpoint in it.
         artifacts["uri"] = f"pvc://model-cache{site.checkpoint}"
     else:
-        size = max(1, round(_ROOM * weights / GIB))
+        size = max(1, round(_VOLUME_MARGIN * weights / GIB))
         artifacts |= {"uri": f"hf://{site.checkpoint}", "size": f"{size}Gi"}
     artifacts["authSecretName"] = SECRET
     values: Item = {
