@@ -119,6 +119,10 @@ def targets(folder: Path) -> tuple[Target, ...]:
     steps = folder / "steps.csv"
     steps.write_bytes(MEASUREMENTS)
     baseline = json.loads(json_text(summary.document([compare_rows(str(steps))])))
+    served, bench = folder / "served.json", folder / "bench.json"
+    load = ("--prompt", "1024", "--output", "256", "--users", "8")
+    quietly(["-v", "ERROR", "serve", "llama3-8B", "tp=2", "h100_80g_sxm", *load, "-o", str(served)])
+    bench.write_text(json.dumps(BENCHMARK))
     models = (document("models", "megatron-126M"), document("models", "llama3-8B"))
     systems = (
         *(document("systems", name) for name in ("a100_80e", "h100_80g_sxm")),
@@ -166,8 +170,15 @@ def targets(folder: Path) -> tuple[Target, ...]:
         ("measurements", "lv --rows {}", (MEASUREMENTS,), table_text),
         ("baseline", f"lv --rows {steps} --baseline {{}}", (baseline,), (".json",)),
         ("configuration", "import-model {} -o -", CONFIGURATIONS, (".json",)),
+        ("benchmark", f"check {{}} --prediction {served}", (BENCHMARK,), (".json",)),
+        (
+            "prediction",
+            f"check {bench} --prediction {{}}",
+            (json.loads(served.read_text()),),
+            (".json",),
+        ),
     )
-    served = "serve llama3-8B {} h100_80g_sxm --prompt 2k --output 100"
+    started = "serve llama3-8B {} h100_80g_sxm --prompt 2k --output 100"
     return (
         *(Target(kind, tuple(command.split()), *files) for kind, command, *files in rows),
         *(
@@ -178,7 +189,7 @@ def targets(folder: Path) -> tuple[Target, ...]:
             for damage in (None, hostile)
         ),
         Target(
-            "deployment", tuple(served.split()), ENGINES, (".sh",), hostile, limits=LAUNCH_LIMITS
+            "deployment", tuple(started.split()), ENGINES, (".sh",), hostile, limits=LAUNCH_LIMITS
         ),
     )
 
@@ -292,6 +303,15 @@ m,n,k,datatype,seconds
 8192,2,4096,bfloat16,1e-4
 512,4096,4096,bfloat16,4e-5
 """
+BENCHMARK = document("examples/measurements", "llama3-8B_h100x2_served") | {
+    "completed": 64,
+    "failed": 0,
+    "request_throughput": 5.4,
+    "total_input_tokens": 65_536,
+    "total_output_tokens": 16_384,
+    "median_itl_ms": 4.5,
+    "ttfts": [0.2] * 64,
+}
 MEASUREMENTS = (
     b"id,model,system,preset,num_gpus,tp,pp,gbs,mbs,zero,precision,iter_time_s,mem_bytes\n"
     b"a,llama-3.1-8b,h100,megatron-lm,64,2,1,128,1,1,bf16,2.0,6e10\n"

@@ -46,7 +46,8 @@ OPTIONAL = {"launch", "calibrate", "validate", "study", "explore"}
 
 LAUNCHERS = {
     *("advise/launch_flags.py", "advise/launch_text.py", "advise/engine_flags.py"),
-    "serving/engine_scripts.py",
+    "advise/deployed.py",
+    *("serving/engine_scripts.py", "serving/benchmark_scripts.py"),
 }
 """Modules of the core about launch files, which others of the core import where they are given one."""
 

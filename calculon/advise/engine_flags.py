@@ -72,8 +72,9 @@ def engine_text(
         SpecError: For all problems of the inputs, and for a field that the engine cannot express.
     """
     if isinstance(source, Served):
-        batch = source.batch if source.cut in LIMITED else 0
-        known = DeploymentContext(source.model, source.system, batch, source.workload)
+        known = DeploymentContext(
+            source.model, source.system, limited_batch(source), source.workload
+        )
         one = read_deployment(source.deployment, changes)
     elif isinstance(source, int):
         known, one = DeploymentContext(), _plain(source, model, system, changes)
@@ -87,6 +88,11 @@ def engine_text(
     if model is not None and system is not None:
         server = server_of(inputs.model(model), inputs.system(system), known.workload)
     return deployment_text(dialect, one, server)
+
+
+def limited_batch(served: Served) -> int:
+    """Return the largest batch of a result if limits or memory set it, so that the engine may not exceed it; else 0."""
+    return served.batch if served.cut in LIMITED else 0
 
 
 def _plain(

@@ -7,6 +7,7 @@ from typing import Any
 from calculon import inputs
 from calculon.base.errors import Problem, SpecError
 from calculon.campaign.record import PARTS, Campaign
+from calculon.campaign.scenarios import with_scenario
 from calculon.declarations import catalog
 from calculon.declarations.decode import decode
 from calculon.declarations.fields import shown
@@ -44,7 +45,7 @@ def read_campaign(
     if changes:
         document = override(_with_parts(raw, changes), changes, file, Campaign)
         document |= _about(raw, changes)
-    return decode(Campaign, document, file, name=name, document=document)
+    return decode(Campaign, with_scenario(document), file, name=name, document=document)
 
 
 def _document(source: str | os.PathLike[str] | Mapping[str, Any] | None) -> tuple[str, Any, str]:

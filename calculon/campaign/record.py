@@ -19,6 +19,7 @@ from calculon.campaign.goals import (
 from calculon.campaign.phases import PhaseExecution, Rollout
 from calculon.campaign.prices import Carbon
 from calculon.campaign.ramps import BatchRamp, LengthStep
+from calculon.campaign.scenarios import OVERHEADS, SCENARIOS, TYPICAL, VALUES
 from calculon.declarations.fields import declare, spec_fields
 
 HOUR, DAY = 3600.0, 86400.0
@@ -30,6 +31,12 @@ _LLAMA_3 = "Llama 3 405B, arXiv:2407.21783, section 3.3.4, 2024"
 class Reliability:
     """Failure rates of a fleet, and the cost of a failure."""
 
+    scenario: str = declare(
+        "published rates and times, unless stated: "
+        + "; ".join(f"{name}: {words}" for name, words in SCENARIOS.items()),
+        choices=tuple(SCENARIOS),
+        default=TYPICAL,
+    )
     mtbf_processor: MeanTime = declare(
         "mean processor-hours to an unexpected interruption of the job, or never",
         unit="h",
@@ -303,6 +310,14 @@ class Campaign:
         at_least=0,
         default=0.0,
     )
+    overhead_factor: float = declare(
+        "time of the run over its steps, failures and checkpoints: data loading, validation and downtime that no other "
+        "field covers; published runs took 1.01 to 1.46",
+        at_least=1,
+        default=1.0,
+        source=f"nothing is assumed; published runs with known settings took {OVERHEADS} "
+        "(validation/whole_runs.md)",
+    )
     reliability: Reliability = declare("failures", default=Reliability())
     checkpoints: Checkpoints = declare("checkpoints", default=Checkpoints())
     fleet: Fleet = declare("money and power", default=Fleet())
@@ -377,15 +392,22 @@ class Campaign:
     @property
     def defaults(self) -> list[tuple[str, Any, str, str]]:
         """Defaults in use that have a source: path, value in the unit of the field, unit, source."""
-        result = []
+        result: list[tuple[str, Any, str, str]] = []
         stated = self.stated
+        if "overhead_factor" not in stated:
+            own = {one.key: one.declaration for one in spec_fields(Campaign)}["overhead_factor"]
+            result.append(("overhead_factor", self.overhead_factor, own.unit, own.source))
         for name in PARTS:
             part: Any = getattr(self, name)
             kind: Any = type(part)
             for one in spec_fields(kind):
                 path, declared = f"{name}.{one.key}", one.declaration
-                if declared.source and path not in stated:
+                chosen = (
+                    VALUES[self.reliability.scenario].get(one.key) if name == PARTS[0] else None
+                )
+                source = declared.source if chosen is None else chosen.source
+                if source and path not in stated:
                     value = getattr(part, one.name)
                     value = value if isinstance(value, str) else value / declared.scale
-                    result.append((path, value, declared.unit, declared.source))
+                    result.append((path, value, declared.unit, source))
         return result

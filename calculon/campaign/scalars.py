@@ -11,8 +11,8 @@ from calculon.campaign.record import PARTS, Campaign
 from calculon.declarations.fields import spec_fields
 from calculon.hardware.figures import Figure
 
-_LEFT_OUT = ("loss", "steps", *LIMITED)
-"""Numbers that state the length of the run or its limits."""
+_LEFT_OUT = ("loss", "steps", "overhead_factor", *LIMITED)
+"""Numbers that state the length of the run or its limits, and the factor of all of its time, whose effect is known."""
 
 
 def scalars_of(campaign: Campaign) -> dict[str, Figure]:

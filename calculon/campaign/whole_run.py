@@ -339,10 +339,15 @@ class WholeRun:
         return self.work * (1.0 + self.overhead.total) + self.restarts
 
     @cached_property
+    def other(self) -> Seconds:
+        """Time beyond steps, failures and checkpoints, as a stated factor of their time."""
+        return self.running * (self.campaign.overhead_factor - 1.0)
+
+    @cached_property
     def wall(self) -> Seconds:
         """Expected wall time of the run; infinite if the job is never complete."""
         with ignore_float_errors():
-            return np.asarray(self.running / self._complete)
+            return np.asarray((self.running + self.other) / self._complete)
 
     # -- figures ------------------------------------------------------------------------------------------------------
 
@@ -365,7 +370,7 @@ class WholeRun:
             scale = self.work * (1.0 + self.overhead.total) / mean(self.work, *times)
         with ignore_float_errors():
             found = scale * quantiles(self.work, *times, shares) + self.restarts
-            return np.asarray(found / self._complete / DAY)
+            return np.asarray(found * self.campaign.overhead_factor / self._complete / DAY)
 
     @cached_property
     def _quantiles(self) -> Array:
@@ -492,9 +497,10 @@ class WholeRun:
             saving=work * share.saving / DAY,
             lost=work * share.lost / DAY,
             restart=(work * share.restart + self.restarts) / DAY,
-            waiting=(self.wall - self.running) / DAY,
+            waiting=(self.wall - self.running - self.other) / DAY,
             repeated=self.repeated / DAY,
             slowed=self.slowed / DAY,
+            other=self.other / DAY,
         )
 
     def figures(self) -> CampaignFigures:

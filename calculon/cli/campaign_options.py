@@ -32,6 +32,18 @@ OPTIONS = (
         "TIME",
         "mean time between failures of one processor, in hours (50000), with a unit (400d), or never",
     ),
+    Option(
+        "--failures",
+        "reliability.scenario",
+        "NAME",
+        "published failure rates: good, typical (default) or new cluster",
+    ),
+    Option(
+        "--overhead",
+        "overhead_factor",
+        "X",
+        "time over steps, failures and checkpoints (1.1); published runs took 1.01 to 1.46",
+    ),
     Option("--spares", "reliability.spares", "NODES", "spare nodes on standby"),
     Option(
         "--interval",

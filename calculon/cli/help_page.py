@@ -13,14 +13,15 @@ OPTIONS = {
     ),
     "training run": (
         *("--campaign", "--tokens", "--loss", "--steps", "--deadline", "--budget-usd"),
-        *("--budget-mwh", "--mtbf", "--spares", "--interval", "--price", "--price-kind", "--pue"),
-        "--carbon",
+        *("--budget-mwh", "--mtbf", "--failures", "--overhead", "--spares", "--interval"),
+        *("--price", "--price-kind", "--pue", "--carbon"),
     ),
     "search": (
         *("--objective", "--pareto", "--where", "--risk", "--top-n", "--top"),
         *("--fix", "--add", "--any-batch", "--apart"),
     ),
     "output": (
+        *("--deploy", "--checkpoint", "--force"),
         *("-o", "--format", "--emit", "--verbose", "--layers", "--all", "--columns", "--quiet"),
     ),
 }

@@ -67,6 +67,7 @@ GROUPS = {
         Command(
             "serve-optimal", "the best deployments that serve a model, or a frontier", ("sop",)
         ),
+        Command("check", "a measured serving benchmark next to its prediction"),
         Command("describe", "the fields of specs and results"),
         Command("block", "one block, MLP or attention, by operator"),
         Command("matmul", "a matrix product, alone or during a copy from the host"),
@@ -100,9 +101,10 @@ MEANT = {
     **dict.fromkeys(("cost", "price", "train", "optimize"), "try: calculon plan"),
     **dict.fromkeys(("memory", "run", "simulate"), "try: calculon estimate"),
     **dict.fromkeys(("params", "parameters", "count"), "try: calculon lpc MODEL"),
-    **dict.fromkeys(("check", "verify", "accuracy"), "try: calculon validate"),
+    **dict.fromkeys(("verify", "accuracy"), "try: calculon validate"),
     **dict.fromkeys(("fields", "field"), "try: calculon describe"),
-    **dict.fromkeys(("inference", "deploy"), "try: calculon serve"),
+    "inference": "try: calculon serve",
+    "deploy": "try: calculon serve --deploy DIR",
 }
 """Command words of other tools, with a hint for each."""
 

@@ -23,6 +23,7 @@ USES = {
     "waiting": ("waiting for nodes", "orange"),
     "repeated": ("steps repeated", "vermilion"),
     "slowed": ("slow nodes", "green"),
+    "other": ("other overhead", "sky"),
 }
 """Labels and colors of the uses of a run's days (:class:`~calculon.declarations.run_figures.DaysByUse`)."""
 

@@ -27,6 +27,7 @@ from calculon.declarations.statistics import MEMORIES, CorrectedStats
 from calculon.documents.batch_page import batch_page
 from calculon.documents.campaign_page import campaign_page
 from calculon.documents.charts.sweep_chart import with_unit
+from calculon.documents.check_page import check_page
 from calculon.documents.comparison import Comparison, SideBySide
 from calculon.documents.comparison_page import comparison_page
 from calculon.documents.deployments_page import deployments_page
@@ -58,6 +59,7 @@ from calculon.search.search_result import SearchResult
 from calculon.search.sweep.sweep_result import Sweep
 from calculon.serving.by_batch import ByBatch
 from calculon.serving.serve import Served
+from calculon.validate.served_check import ServedCheck
 
 
 def page_of(result: Any) -> str:
@@ -287,6 +289,7 @@ DOCUMENTS: dict[type, Callable[[Any], Document]] = {
     LargestModel: largest_model_page,
     Served: lambda one: serving_page(one.record, note_on(one.system)),
     DeploymentSearch: _deployments,
+    ServedCheck: check_page,
     ByBatch: batch_page,
     Why: why_page,
     Sweep: _sweep,

@@ -59,7 +59,7 @@ def defaults_line(
             if one["source"]
         ),
         *(
-            f"{one['field'].partition('.')[2]} {value_of(one)} ({one['source']})"
+            f"{one['field'].rpartition('.')[2]} {value_of(one)} ({one['source']})"
             for one in rows
             if one["counts"]
         ),

@@ -83,6 +83,11 @@ def serving_page(served: ServedRecord, note: str = "") -> Document:
     return _ServingPage(served).document(note)
 
 
+def rates_of(served: ServedRecord) -> list[tuple[str, str, str]]:
+    """Return latencies and rates of a deployment: name, value, and a remark with the range."""
+    return [*_ServingPage(served)._rates()]
+
+
 class _ServingPage:
     def __init__(self, served: ServedRecord):
         self.served = served

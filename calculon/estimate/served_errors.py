@@ -13,7 +13,7 @@ class. The range of a class without rows contains the ranges of all classes with
 
 import csv
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, cached_property
 from typing import Any, ClassVar, NamedTuple
@@ -35,6 +35,7 @@ from calculon.declarations.serving_classes import (
 from calculon.declarations.statistics import LEVEL
 from calculon.estimate.source_errors import SourceErrors, equal_weights
 from calculon.estimate.student import quantile
+from calculon.estimate.user_evidence import OwnFigure, current_evidence, narrowed
 
 FILE = "validation/served.csv"
 """File of rows, relative to the root of the catalog."""
@@ -117,6 +118,30 @@ class Evidence:
             return None
         return self._own(of_class) if self.has(of_class).any() else self._outside
 
+    def with_own(self, of_class: ServedClass, own: Sequence[OwnFigure]) -> Ends | None:
+        """Return the range of a class that includes figures that a user measured; as :meth:`ends` without any.
+
+        The user is one more source, whose error the figures show (:func:`~calculon.estimate.user_evidence.narrowed`);
+        figures of other classes have less weight, as published rows have (:data:`FACTORS`).
+        """
+        ends = self.ends(of_class)
+        if ends is None or not own:
+            return ends
+        alike = [
+            math.prod(
+                1.0 if getattr(one.of_class, name) == getattr(of_class, name) else 1 / FACTORS[name]
+                for name in CLASS_FIELDS
+            )
+            for one in own
+        ]
+        ratios = np.log([one.ratio for one in own])
+        middle = (ends.low + ends.high) / 2
+        both = (ends.low, middle, ends.high)
+        low, _, high = narrowed(
+            both, self._errors, self._context(of_class), ratios, np.array(alike)
+        )
+        return Ends(low, high)
+
     def has(self, of_class: ServedClass) -> Array:
         """Return a mask of the rows of a class; rows of any engine if the class states none."""
         alike = [self._alike(of_class, name) for name in self._stated(of_class)]
@@ -167,10 +192,12 @@ class Evidence:
 
     def _interval(self, of_class: ServedClass) -> Ends:
         """Return the interval of a new source, with the weights of rows for a class."""
-        # No row has code -1, so unknown values are shared with none.
-        codes = [self._codes[name].get(getattr(of_class, name), -1) for name in CLASS_FIELDS]
-        low, _, high = self._errors.limits(np.array(codes))
+        low, _, high = self._errors.limits(self._context(of_class))
         return Ends(low, high)
+
+    def _context(self, of_class: ServedClass) -> Array:
+        """Return the codes of a class; no row has code -1, so unknown values are shared with none."""
+        return np.array([self._codes[n].get(getattr(of_class, n), -1) for n in CLASS_FIELDS])
 
     @staticmethod
     def _stated(of_class: ServedClass) -> list[str]:
@@ -323,13 +350,18 @@ def served_ranges(
         rooflines: Fastest possible values by figure: shortest times, and the highest rate.
     """
     result, limits = {}, rooflines or {}
+    evidence = current_evidence()
+    measured = () if evidence is None else evidence.figures
     for name in FIGURES:
         value = figures.get(name)
         known = _published().get(queued(name, of_class))
-        ends = None if known is None else known.ends(of_class)
+        own = [
+            one for one in measured if queued(one.figure, one.of_class) == queued(name, of_class)
+        ]
+        ends = None if known is None else known.with_own(of_class, own)
         if known is None or ends is None or value is None or not np.isfinite(value):
             continue
-        own = known.count(known.has(of_class))
+        alike = known.count(known.has(of_class))
         words, shared = known.sharing(of_class)
         low, high = (float(np.exp(end)) for end in ends)
         # The fast end is cut at the roofline.
@@ -347,8 +379,8 @@ def served_ranges(
             ratio_low=low,
             ratio_high=high,
             rows=len(known.rows),
-            class_rows=own.rows,
-            class_sources=own.sources,
+            class_rows=alike.rows,
+            class_sources=alike.sources,
             sharing=words,
             sharing_rows=shared.rows,
             sharing_sources=shared.sources,
@@ -368,7 +400,13 @@ def basis(of_class: ServedClass, ranges: Mapping[str, FigureRange]) -> str:
         count = f"{one.class_rows:,} of {one.rows:,}"
         said.append(f"{count} {published}of {FIGURES[name]}{queue} ({further})")
     words = of_class.in_words
-    return f"{words[0].upper()}{words[1:]}: {', '.join(said)}."
+    return f"{words[0].upper()}{words[1:]}: {', '.join(said)}{_own_words()}."
+
+
+def _own_words() -> str:
+    """Return the measurements of the user in words; empty without any."""
+    own = current_evidence()
+    return f"; {len(own.figures):,} figures of your own ({own.name})" if own and own.figures else ""
 
 
 def short_basis(of_class: ServedClass, ranges: Mapping[str, FigureRange]) -> str:
@@ -376,7 +414,7 @@ def short_basis(of_class: ServedClass, ranges: Mapping[str, FigureRange]) -> str
     counts = [one.class_rows for one in ranges.values()]
     least, most = min(counts), max(counts)
     rows = f"{most:,}" if least == most else f"{least:,} to {most:,}"
-    return f"{rows} published rows of {of_class.in_words}."
+    return f"{rows} published rows of {of_class.in_words}{_own_words()}."
 
 
 def _sources(count: int) -> str:

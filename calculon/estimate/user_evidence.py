@@ -21,24 +21,36 @@ import numpy as np
 
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array
+from calculon.declarations.serving_classes import ServedClass
 from calculon.estimate.run_table import FACTORS, Run, Runs
-from calculon.estimate.source_errors import DEVIATIONS, WITHIN, weighted_quantile
+from calculon.estimate.source_errors import DEVIATIONS, WITHIN, SourceErrors, weighted_quantile
 
 Ends = tuple[float, float, float]
 """Lower end, median and upper end of the logarithm of measured over predicted time."""
 
 
 @dataclass(frozen=True, slots=True)
+class OwnFigure:
+    """Figure of a served model that a user measured: its name, the class of the deployment, measured over predicted."""
+
+    figure: str
+    of_class: ServedClass
+    ratio: float
+
+
+@dataclass(frozen=True, slots=True)
 class OwnEvidence:
-    """Steps that a user measured.
+    """Measurements of a user.
 
     Attributes:
-        name: File of the steps.
-        steps: The steps.
+        name: File of the measurements.
+        steps: Training steps.
+        figures: Figures of served models.
     """
 
     name: str
-    steps: tuple[Run, ...]
+    steps: tuple[Run, ...] = ()
+    figures: tuple[OwnFigure, ...] = ()
 
 
 _held: list[OwnEvidence] = []
@@ -46,7 +58,7 @@ _held: list[OwnEvidence] = []
 
 @contextmanager
 def using_evidence(evidence: OwnEvidence) -> Iterator[None]:
-    """Use measured steps of a user in prediction intervals until the block ends, in all threads."""
+    """Use measurements of a user in prediction intervals until the block ends, in all threads."""
     _held.append(evidence)
     try:
         yield
@@ -55,7 +67,7 @@ def using_evidence(evidence: OwnEvidence) -> Iterator[None]:
 
 
 def current_evidence() -> OwnEvidence | None:
-    """Return the measured steps of the user, or None."""
+    """Return the measurements of the user, or None."""
     return _held[-1] if _held else None
 
 
@@ -65,12 +77,14 @@ def concatenated(published: Runs, steps: Sequence[Run]) -> Runs:
     return Runs({name: [*column, *own[name]] for name, column in published.columns.items()})
 
 
-def narrowed(ends: Ends, published: Runs, context: Array, own: Array, likeness: Array) -> Ends:
+def narrowed(
+    ends: Ends, published: SourceErrors, context: Array, own: Array, likeness: Array
+) -> Ends:
     """Return a prediction interval that includes the evidence of own steps.
 
     Args:
         ends: Interval of published runs.
-        published: These runs.
+        published: Their errors.
         context (shape (features,)): Features of the execution that published runs may share.
         own (shape (steps,)): Logarithms of measured over predicted times of own steps.
         likeness (shape (steps,)): Weights of the steps; 1 for a step that shares all features with the execution.
@@ -86,13 +100,12 @@ def narrowed(ends: Ends, published: Runs, context: Array, own: Array, likeness: 
     return center - ratio * (middle - low), center, center + ratio * (high - middle)
 
 
-def variances(published: Runs, context: Array) -> tuple[float, float]:
+def variances(errors: SourceErrors, context: Array) -> tuple[float, float]:
     """Return the variances of errors between sources and within a source, weighted for a context.
 
     Both are estimated from the same quantile as the scale of published intervals, so that a few sources with large
     errors do not dominate.
     """
-    errors = published.by_source
     weights = errors.likeness(context)
     medians, of_source, apart = [], [], np.zeros(len(weights))
     for source in set(errors.source[weights > 0].tolist()):

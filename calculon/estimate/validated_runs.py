@@ -170,7 +170,8 @@ def _narrowed(
     context = _context(some, model, system, codes)
     low, middle, high = ends.tolist()
     found = [
-        narrowed(one, some, context, errors, weights) for one in zip(low, middle, high, strict=True)
+        narrowed(one, some.by_source, context, errors, weights)
+        for one in zip(low, middle, high, strict=True)
     ]
     return np.array(found).T
 

@@ -16,6 +16,7 @@ columns of arrays whose last axis is *deployment and batch*.
 ``serve``               result for one deployment and workload; ``hardware_gains`` gains from better hardware
 ``by_batch``            figures of a deployment at every batch
 ``engine_scripts``      commands of vLLM, SGLang and TensorRT-LLM as deployments, and back
+``benchmark_scripts``   benchmark commands that send a workload to a deployment
 ======================  =======================================================================================
 
 Everything is a mean-field estimate of the steady state, not a simulation of single requests. It exists only in edition

@@ -38,7 +38,9 @@ WHOLE = {
     "spikes": 3,
     "rollback_steps": 50,
     "experiments": 0.2,
+    "overhead_factor": 1.1,
     "reliability": {
+        "scenario": "new",
         "mtbf_processor": "50000h",
         "mtbf_common": 27.6,
         "detect": 60,

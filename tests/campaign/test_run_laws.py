@@ -42,6 +42,7 @@ EVENTS = {
     "reliability.slow_share": 0.01,
     "reliability.slow_factor": 1.2,
     "reliability.spares": 1,
+    "overhead_factor": 1.1,
     "fleet.price": 2.0,
 }
 """A run with everything that takes time."""
@@ -85,8 +86,27 @@ def test_uses_of_days_sum_to_days(extra):
     spent = {name: float(_value(found, name)) for name in USES}
     assert sum(spent.values()) == pytest.approx(float(found.days), rel=1e-12)
     assert min(spent.values()) >= 0
-    named = {"useful_days", "evaluation_days", "repeated_days", "slowed_days", "lost_days"}
+    named = {
+        "useful_days",
+        "evaluation_days",
+        "repeated_days",
+        "slowed_days",
+        "lost_days",
+        "other_days",
+    }
     assert all(spent[name] > 0 for name in named)
+
+
+def test_an_overhead_scales_the_whole_run():
+    """Days, their quantiles, processor-hours and costs; not the failures of the steps."""
+    plain, more = (
+        _run(1e12, {"fleet.price": 2.0, "overhead_factor": factor}).figures()
+        for factor in (1.0, 1.3)
+    )
+    for name in ("days", "days_p10", "days_p90", "processor_hours", "usd"):
+        assert float(_value(more, name)) == pytest.approx(1.3 * float(_value(plain, name)))
+    assert float(more.failures) == float(plain.failures)
+    assert float(_value(plain, "other_days")) == 0
 
 
 def test_evaluations_are_whole_ones():

@@ -22,6 +22,8 @@ VALUES = {
     "--budget-usd": "5M",
     "--budget-mwh": "900",
     "--mtbf": "40000h",
+    "--failures": "new",
+    "--overhead": "1.1",
     "--spares": "4",
     "--interval": "30min",
     "--price": "2.0",

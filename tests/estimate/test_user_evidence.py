@@ -35,7 +35,7 @@ CONTEXT = runs().contexts[:, -1]
 
 
 def narrow(own, weights):
-    return narrowed(ENDS, runs(), CONTEXT, np.array(own), np.array(weights, float))
+    return narrowed(ENDS, runs().by_source, CONTEXT, np.array(own), np.array(weights, float))
 
 
 def width(ends):
@@ -55,7 +55,7 @@ def test_more_steps_narrow_more_and_pull_more(error, count, weight):
 
 @given(errors)
 def test_many_steps_leave_the_spread_within_a_source(error):
-    between, within = variances(runs(), CONTEXT)
+    between, within = variances(runs().by_source, CONTEXT)
     found = narrow([error] * 2, [1e9] * 2)
     assert found[1] == pytest.approx(error, abs=1e-6)
     assert width(found) == pytest.approx(width(ENDS) * math.sqrt(within / (between + within)))
@@ -63,7 +63,7 @@ def test_many_steps_leave_the_spread_within_a_source(error):
 
 @given(errors, st.floats(0.1, 10))
 def test_an_interval_is_that_of_the_posterior(error, weight):
-    between, within = variances(runs(), CONTEXT)
+    between, within = variances(runs().by_source, CONTEXT)
     precision = 1 / between + weight / within
     center = (ENDS[1] / between + weight * error / within) / precision
     ratio = math.sqrt((1 / precision + within) / (between + within))
@@ -87,7 +87,7 @@ def test_variances_are_those_of_drawn_sources():
         for name, ratio in zip(names.tolist(), ratios.tolist(), strict=True)
     ]
     drawn = type(shipped).of(steps)
-    between, within = variances(drawn, drawn.contexts[:, 0])
+    between, within = variances(drawn.by_source, drawn.contexts[:, 0])
     assert math.sqrt(between) == pytest.approx(0.1, rel=0.1)
     assert math.sqrt(within) == pytest.approx(0.05, rel=0.05)
 

@@ -2,6 +2,7 @@
 
 import argparse
 
+from calculon.cli.deploy_folder import add_deploy, check_deploy, report_deploy, write_deploy
 from calculon.cli.options import Log, Parser, add_answer, check_answer
 from calculon.cli.serving_options import (
     add_deployment,
@@ -21,29 +22,52 @@ def configure(parser: Parser) -> None:
         "calculon serve llama-3.1-70b 8 h100 --prompt 2000 --output 500 --tpot 0.05\n"
         "calculon serve llama3-70B llama3.1-70B_h100x8_fp8 h100_80g_sxm --workload chat --users 64\n"
         "calculon serve llama3-8B 1 a100_80g_sxm --prompt 1k --output 200 --rate 4 --set max_batch=64\n"
-        "calculon serve gpt-oss-120b 1 h100 --prompt 1k --output 1k --set experts_dtype=mxfp4 -o served.json",
+        "calculon serve gpt-oss-120b 1 h100 --prompt 1k --output 1k --set experts_dtype=mxfp4 -o served.json\n"
+        "calculon serve llama-3.1-70b 8 h100 --prompt 2k --output 500 --users 64 --deploy llama "
+        "--checkpoint meta-llama/Llama-3.1-70B-Instruct",
         "A processor count means its best deployment, as found by calculon serve-optimal; --set restricts the search.",
     )
     add_deployment(parser)
     parser.switch(
         "-v, --verbose", "print everything: limiting factors, memory, passes, improvements"
     )
+    add_deploy(parser)
+    parser.option(
+        "--evidence FILE",
+        "your own benchmark, next to its prediction.json (calculon check): ranges of similar deployments use it, too; "
+        "may be repeated",
+        action="append",
+    )
     add_answer(parser, flags=("-o",))  # --output is the number of generated tokens
     parser.show_first(
         *("--workload", "--prompt", "--output", "--rate", "--users", "--ttft", "--tpot"),
-        *("--percentile", "--set", "--verbose", "--format", "-o"),
+        *("--set", "--verbose", "--deploy", "--format", "-o"),
     )
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
     """Estimate the deployment, then print the page or write the file; exit code 1 if a limit is missed."""
+    if arguments.evidence is None:
+        return _answer(arguments, log)
+    from calculon.estimate.user_evidence import using_evidence
+    from calculon.validate.served_check import served_evidence
+
+    with using_evidence(served_evidence(*arguments.evidence)):
+        return _answer(arguments, log)
+
+
+def _answer(arguments: argparse.Namespace, log: Log) -> int:
     assume_workload(arguments)
     check_answer(arguments, specs_of(arguments))
+    check_deploy(arguments)
     found = requested_deployment(arguments)
+    if (written := write_deploy(arguments, found)) is not None:
+        found = written.served
     from calculon.documents.serving_page import serving_page
 
     note = note_on(found.system)
     log.answer(arguments, lambda: serving_page(found.record, note), found.to_dict, parts=1)
+    report_deploy(arguments, log)
     if not all(one.met for one in found.limits):
         raise found.infeasible("it misses")
     return 0

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from calculon.base.errors import Problem, SpecError
 from calculon.cli.changes import add_changes, parsed
+from calculon.cli.deploy_folder import add_deploy, check_deploy, report_deploy, write_deploy
 from calculon.cli.field_options import stated_by
 from calculon.cli.options import (
     STDOUT,
@@ -40,7 +41,9 @@ def configure(parser: Parser) -> None:
         "calculon sop llama-3.1-70b 8:64:x2 h100 - --prompt 2k --output 256 --pareto "
         "output_rate_per_proc,interactivity -o frontier.csv\n"
         "calculon sop llama3-8B 1,2,4 a100_80g_sxm --prompt 1k --output 200 --users 64 --fix tensor_par=1 "
-        "--where 'ttft < 0.5'",
+        "--where 'ttft < 0.5'\n"
+        "calculon sop llama-3.1-70b 8 h100 --prompt 2k --output 256 --users 64 --fix engine=sglang --deploy llama "
+        "--checkpoint meta-llama/Llama-3.1-70B",
         "The search is exhaustive over each processor count, each parallel split, and token budgets from "
         "512 to 16,384; the batch of each is solved as in `calculon serve` and must meet the limits. Ranks that "
         "share attention stay in a node; --add tensor_par=16 tries more. Weights and KV caches have 16 bits unless "
@@ -62,6 +65,7 @@ def configure(parser: Parser) -> None:
     add_workload(parser)
     _add_choices(parser)
     add_changes(parser, *KINDS)
+    add_deploy(parser)
     parser.option("-o FILE", "same as OUTPUT", dest="file")
     parser.option(
         "--format",
@@ -111,6 +115,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     """Search, print the winners, and write them; exit code 1 if there are none."""
     assume_workload(arguments)
     file = _file(arguments)
+    check_deploy(arguments)
     found = _search(arguments)
     if not len(found):
         from calculon.advise.serving_fixes import fixes_of_search, with_fixes
@@ -118,6 +123,8 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         raise with_fixes(found.why, fixes_of_search(found.space, "--fix"))
     if file is not None:
         _write(found, file)
+    if arguments.deploy is not None:
+        write_deploy(arguments, found[0])
     if arguments.format == "json":
         log.write(found.to_dict(), STDOUT)
     elif arguments.format == "csv":
@@ -128,6 +135,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         log.show(deployments_page(found))
         if file is not None:
             log(f"Output: {file}")
+        report_deploy(arguments, log)
     return 0
 
 

@@ -23,9 +23,9 @@ _SHARE = "memory_fraction"
 class EngineCommand:
     """A deployment as an engine runs it.
 
-    settings: Settings of the engine.
+    Attributes:
+        settings: Settings of the engine.
         changes: Fields at our default that the engine runs with a different value: both values.
-        changes: Fields at our default of which the engine runs another value: both.
     """
 
     settings: Fields
@@ -82,6 +82,17 @@ def command_text(
 ) -> str:
     """Return the script that starts an engine for a deployment; arguments and errors as in :func:`engine_command`."""
     found = engine_command(dialect, deployment, defaults, server)
+    head = command_head(dialect, deployment, found, server)
+    return dialect.render(found.settings, int(deployment["num_procs"]), head)
+
+
+def command_head(
+    dialect: Dialect,
+    deployment: Mapping[str, Any],
+    found: EngineCommand,
+    server: Server | None = None,
+) -> list[str]:
+    """Return the comment lines of a script: release, processors, replicas, and fields that the engine changes."""
     processors = int(deployment["num_procs"])
     each = int(deployment["tensor_par"]) * int(deployment["pipeline_par"])
     head = [f"{dialect.title}, written for {dialect.version}: {processors:,} processors"]
@@ -98,7 +109,7 @@ def command_text(
         head.append(
             f"{_SHARE}: {share}, written as a share of total memory if model and machine are known"
         )
-    return dialect.render(found.settings, processors, head)
+    return head
 
 
 def _says(dialect: Dialect, settings: Mapping[str, Any]) -> bool:

@@ -5,6 +5,7 @@ A configuration is a here document in the script, or a separate file. Fields wit
 """
 
 import re
+import shlex
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -171,8 +172,7 @@ def render_flags(
 ) -> str:
     """Return a script that starts a replica of an engine whose settings are all flags."""
     del processors
-    flags = {name: value for name, value in settings.items() if name.startswith("-")}
-    return render_server(command, flags, head, commented_fields(settings))
+    return render_server(command, flags_in(settings), head, commented_fields(settings))
 
 
 def render_server(
@@ -195,14 +195,22 @@ def render_server(
     if commented:
         lines.append(f"# deployment: {', '.join(f'{n}={plain(v)}' for n, v in commented.items())}")
     lines += ["CHECKPOINT=${1:?name or folder of the checkpoint}", "", *before]
-    words = [command]
-    words += [name if value is True else f"{name} {_word(value)}" for name, value in flags.items()]
+    words = [command, *(shlex.join(words_of(name, value)) for name, value in flags.items())]
     return "\n".join([*lines, " \\\n    ".join(words), ""])
 
 
-def _word(value: object) -> str:
-    text = plain(value)
-    return text if re.fullmatch(r"[\w.,:/+=-]+", text) else f"'{text}'"
+def words_of(name: str, value: object) -> list[str]:
+    """Return the words of a flag on a command line: its name, and its value unless it is a switch.
+
+    >>> words_of("--max-num-seqs", 64), words_of("--enforce-eager", True)
+    (['--max-num-seqs', '64'], ['--enforce-eager'])
+    """
+    return [name] if value is True else [name, plain(value)]
+
+
+def flags_in(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the flags among the settings of an engine whose settings are all flags."""
+    return {name: value for name, value in settings.items() if name.startswith("-")}
 
 
 def commented_fields(settings: Mapping[str, Any]) -> dict[str, Any]:

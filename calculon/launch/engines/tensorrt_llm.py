@@ -55,8 +55,11 @@ _FLAGS = {
 }
 """Flags that are named differently in the configuration."""
 
+CONFIGURATION = "--extra_llm_api_options"
+"""Flag that names the configuration."""
+
 _ON_THE_LINE = {_TP: "--tp_size", _PP: "--pp_size", _EP: "--ep_size"} | {
-    name: f"--{name}" for name in (_SEQUENCES, _TOKENS)
+    name: f"--{name}" for name in (_SEQUENCES, _TOKENS, "host", "port")
 }
 """Settings that are written as flags; all others are written into the configuration."""
 
@@ -187,17 +190,23 @@ def _value(value: object) -> str:
     return "null" if value is None else plain(value)
 
 
-def render(settings: Mapping[str, Any], processors: int, head: Sequence[str]) -> str:
-    """Return a script that writes the configuration and starts a replica."""
-    del processors
+def flags_and_configuration(settings: Mapping[str, Any]) -> tuple[Fields, Fields]:
+    """Return the settings that are flags of ``trtllm-serve``, and the others as its nested configuration."""
     flags = {_ON_THE_LINE[n]: value for n, value in settings.items() if n in _ON_THE_LINE}
     inside = {
         name: value
         for name, value in settings.items()
         if name not in _ON_THE_LINE and not name.startswith(COMMENTED)
     }
-    document = ["cat > config.yaml << 'EOF'", *yaml_lines(nested(inside), _value), "EOF", ""]
-    flags["--extra_llm_api_options"] = "config.yaml"
+    return flags, nested(inside)
+
+
+def render(settings: Mapping[str, Any], processors: int, head: Sequence[str]) -> str:
+    """Return a script that writes the configuration and starts a replica."""
+    del processors
+    flags, inside = flags_and_configuration(settings)
+    document = ["cat > config.yaml << 'EOF'", *yaml_lines(inside, _value), "EOF", ""]
+    flags[CONFIGURATION] = "config.yaml"
     return render_server(
         'trtllm-serve "$CHECKPOINT"', flags, head, commented_fields(settings), document
     )
