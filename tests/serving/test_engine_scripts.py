@@ -97,6 +97,28 @@ def test_a_deployment_with_the_defaults_of_an_engine_is_written_and_read(engine,
         deployment_text(dialect, other, facts=facts)
 
 
+COMMANDS = {
+    "vllm": "vllm serve m -tp 4",
+    "sglang": "python -m sglang.launch_server --model-path m --tp 4",
+    "tensorrt-llm": "trtllm-serve m --tp_size 4",
+}
+
+
+@pytest.mark.parametrize("machine", ["h100_80g_sxm", "a100_80g_sxm", "l40s", "b200_sxm"])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_command_without_options_has_the_defaults_of_the_preset(engine, machine):
+    """Launch files and presets state the same engine; a share of all memory becomes one of the free memory."""
+    system = inputs.system(machine)
+    fields = {"num_procs": 4, "tensor_par": 4, "engine": engine}
+    known = read_deployment(fields, facts=facts_of(MODEL, system))
+    found = calculon.serve(MODEL, COMMANDS[engine], system, **LOAD)
+    shares = ("memory_share", "memory_fraction")
+    same = {name: getattr(known, name) for name in shares}
+    assert replace(found.deployment, **same) == known
+    ours = calculon.serve(MODEL, known, system, **LOAD)
+    assert found["max_concurrency"] == pytest.approx(ours["max_concurrency"], rel=1e-3)
+
+
 def test_a_checkpoint_in_8_bits_is_loaded_as_released():
     """671 GB of DeepSeek-V3 leave memory on 8 H200; in 16 bits they would not fit."""
     command, system = "vllm serve m -tp 8 -ep", inputs.system("h200_141g_sxm")
