@@ -303,6 +303,34 @@ def share_in(reading: Reading, stated: Setting) -> float:
     return float(value)
 
 
+def only_read(settings: str, read: Callable[[Reading], Fields]) -> Row:
+    """Return the row of settings that are read; a field that differs from the engine's default is kept in a comment."""
+    return row("", settings, read)
+
+
+def largest_graph(setting: str) -> Row:
+    """Return the row of the largest pass that an engine launches as a graph; 0 leaves it to the engine."""
+
+    def read(reading: Reading) -> Fields:
+        found = reading.count(setting, default=0) or 0
+        return {"graph_tokens": found} if found > 0 else {}
+
+    return only_read(setting, read)
+
+
+def overlapped_host(on: str, off: str) -> Row:
+    """Return the row of the switches for host work during a pass; an empty name stands for a switch that is missing."""
+
+    def read(reading: Reading) -> Fields:
+        found: Fields = {}
+        for name, value in ((on, True), (off, False)):
+            if name in reading.parsed.settings:
+                found["async_host"] = value == reading.switch(name)
+        return found
+
+    return only_read(" ".join(filter(None, (on, off))), read)
+
+
 def passed_on(*fields: str) -> Row:
     """Return the row of fields that are written as a comment, because no flag expresses them."""
 

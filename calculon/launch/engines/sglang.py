@@ -23,9 +23,11 @@ from calculon.launch.engines.engine_rows import (
     Degrees,
     TypeNames,
     always,
+    largest_graph,
     memory_share,
     number,
     option,
+    overlapped_host,
     passed_on,
     row,
 )
@@ -126,6 +128,8 @@ ROWS = (
     option("--enable-hierarchical-cache", "cache_offload", "host", "none"),
     option("--enable-two-batch-overlap", "overlap", "two_batches", "none"),
     SGLANG_DRAFTS,
+    largest_graph("--cuda-graph-max-bs"),
+    overlapped_host("", "--disable-overlap-schedule"),
     passed_on("engine", "price", "routing", *OF_HOST),
 )
 

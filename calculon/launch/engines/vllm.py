@@ -25,9 +25,11 @@ from calculon.launch.engines.engine_rows import (
     Degrees,
     TypeNames,
     always,
+    largest_graph,
     memory_share,
     number,
     option,
+    overlapped_host,
     passed_on,
     row,
 )
@@ -147,6 +149,8 @@ ROWS = (
         lambda rank, share: share * rank.capacity - rank.weights - rank.activation,
         lambda rank, cache: (rank.weights + rank.activation + cache) / rank.capacity,
     ),
+    largest_graph("--max-cudagraph-capture-size"),
+    overlapped_host("--async-scheduling", "--no-async-scheduling"),
     passed_on("engine", "price", "routing", *OF_HOST),
 )
 
