@@ -1,5 +1,6 @@
 """Commands of engines as deployments of a model on a machine: shares of memory are those of its ranks."""
 
+import re
 import warnings
 from dataclasses import replace
 
@@ -93,8 +94,9 @@ def test_a_deployment_with_the_defaults_of_an_engine_is_written_and_read(engine,
     plain = deployment_text(dialect, one.deployment, facts=facts)  # its own share stays open
     assert dialect.name == "sglang" or "gpu-memory-utilization" not in plain
     other = replace(one.deployment, memory_fraction=0.3)
+    assert re.search(r"(utilization|static) 0\.3\b", deployment_text(dialect, other, facts=facts))
     with pytest.raises(SpecError, match=r"memory_share: expected free.*--system"):
-        deployment_text(dialect, other, facts=facts)
+        deployment_text(ENGINES["tensorrt-llm"], other, facts=facts)
 
 
 COMMANDS = {

@@ -121,6 +121,7 @@ ROWS = (
     option("--disable-cuda-graph", "graphs", on=False, off=True),
     memory_share(
         _SHARE,
+        "static",
         None,
         lambda rank, share: share * rank.capacity - rank.weights,
         lambda rank, cache: (rank.weights + cache) / rank.capacity,

@@ -145,6 +145,7 @@ ROWS = (
     option("--enable-dbo", "overlap", "two_batches", "none"),
     memory_share(
         _SHARE,
+        "total",
         _FRACTION,
         lambda rank, share: share * rank.capacity - rank.weights - rank.activation,
         lambda rank, cache: (rank.weights + rank.activation + cache) / rank.capacity,

@@ -200,10 +200,10 @@ def test_the_largest_of_several_graphs_counts():
     assert found.deployment["graph_tokens"] == 96
 
 
-def test_a_share_needs_model_and_machine():
+def test_a_share_of_free_memory_needs_model_and_machine():
     one = read(ENGINES["vllm"], "vllm serve m --gpu-memory-utilization 0.8", "x.sh")
-    assert "memory_fraction" not in one.deployment
-    assert [setting.name for setting, _ in one.not_modelled] == ["--gpu-memory-utilization"]
+    found = (one.deployment["memory_share"], one.deployment["memory_fraction"])
+    assert (found, one.not_modelled) == (("total", 0.8), ())
     drawn = DEFAULTS | {"num_procs": 1, "memory_fraction": 0.8}
     with pytest.raises(SpecError, match=r"memory_fraction: expected 0.9.*--system"):
         command_text(ENGINES["vllm"], drawn, DEFAULTS)
