@@ -1,16 +1,18 @@
 """Deployments as engine commands: explicit choices are kept, our defaults give way to the engine's behavior."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from calculon.base.errors import Problem, SpecError
 from calculon.base.frozen import dataclass
 from calculon.declarations.fields import shown
+from calculon.declarations.serving_classes import engine_name
 from calculon.launch.dialect import Dialect, Fields, Parsed, Reading, Row, Setting, Writing
 from calculon.launch.engines.engine_files import COMMENTED
+from calculon.launch.engines.engine_rows import MEMORY_SHARE, OF_HOST
 from calculon.launch.server import Server
 
-NOT_IN_ENGINES = ("price", "reserve_gib", "routing")
+NOT_IN_ENGINES = ("price", "reserve_gib", "routing", *OF_HOST)
 """Fields that no engine has: they describe the estimate, the text or the market, and are kept in a comment."""
 
 ENGINE_FIELD = "engine"
@@ -37,6 +39,7 @@ def engine_command(
     deployment: Mapping[str, Any],
     defaults: Mapping[str, Any],
     server: Server | None = None,
+    filled: Mapping[str, Any] | None = None,
 ) -> EngineCommand:
     """Return the engine settings of a deployment, in the order of the rows.
 
@@ -46,12 +49,15 @@ def engine_command(
         defaults: Defaults of fields that have one. Fields at their default are open: if the engine cannot run our
             value, it runs its own.
         server: Model and machine, which shares of total memory depend on.
+        filled: Values that reading the command fills in by itself.
 
     Raises:
         SpecError: For fields that the engine cannot express, each with the value that it runs.
     """
     fields, changes = dict(deployment), dict[str, tuple[Any, Any]]()
-    if problems := [*_unknown_fields(dialect, deployment, defaults)]:
+    # A share of all memory is written as it is; with model and machine, the caller has converted it.
+    own = () if server is not None else (MEMORY_SHARE,)
+    if problems := [*_unknown_fields(dialect, deployment, defaults, own)]:
         raise SpecError("deployment", problems)
     settings: Fields = {}
     for row in dialect.rows:
@@ -67,8 +73,12 @@ def engine_command(
             fields[name] = usual[name]
             settings |= row.write(_writing(dialect, fields, server))
     for name in NOT_IN_ENGINES:
-        if fields.get(name) is not None and fields[name] != defaults.get(name):
+        known = (defaults.get(name), (filled or {}).get(name))
+        if fields.get(name) is not None and fields[name] not in known:
             settings[COMMENTED + name] = fields[name]
+    engine = str(fields.get(ENGINE_FIELD, ""))
+    if engine_name(engine) == dialect.name != engine:
+        settings[COMMENTED + ENGINE_FIELD] = engine
     if problems := _missed_fields(dialect, settings, fields, defaults, server):
         raise SpecError("deployment", problems)
     return EngineCommand(settings, changes)
@@ -79,9 +89,10 @@ def command_text(
     deployment: Mapping[str, Any],
     defaults: Mapping[str, Any],
     server: Server | None = None,
+    filled: Mapping[str, Any] | None = None,
 ) -> str:
     """Return the script that starts an engine for a deployment; arguments and errors as in :func:`engine_command`."""
-    found = engine_command(dialect, deployment, defaults, server)
+    found = engine_command(dialect, deployment, defaults, server, filled)
     head = command_head(dialect, deployment, found, server)
     return dialect.render(found.settings, int(deployment["num_procs"]), head)
 
@@ -123,10 +134,13 @@ def _writing(dialect: Dialect, fields: Mapping[str, Any], server: Server | None)
 
 
 def _unknown_fields(
-    dialect: Dialect, deployment: Mapping[str, Any], defaults: Mapping[str, Any]
+    dialect: Dialect,
+    deployment: Mapping[str, Any],
+    defaults: Mapping[str, Any],
+    own: Sequence[str],
 ) -> list[Problem]:
-    """Return problems with fields that an engine has no option for and that differ from their default."""
-    known = (*dialect.fields, *NOT_IN_ENGINES, ENGINE_FIELD)
+    """Return problems with fields that an engine has no option for and that differ from their default; not of `own`."""
+    known = (*dialect.fields, *NOT_IN_ENGINES, ENGINE_FIELD, *own)
     return [
         Problem(
             name,

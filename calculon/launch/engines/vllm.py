@@ -21,12 +21,15 @@ from calculon.launch.engines.engine_batches import (
 from calculon.launch.engines.engine_drafts import VLLM_DRAFTS
 from calculon.launch.engines.engine_files import parse_server, render_flags, written_out
 from calculon.launch.engines.engine_rows import (
+    OF_HOST,
     Degrees,
     TypeNames,
     always,
+    largest_graph,
     memory_share,
     number,
     option,
+    overlapped_host,
     passed_on,
     row,
 )
@@ -142,11 +145,14 @@ ROWS = (
     option("--enable-dbo", "overlap", "two_batches", "none"),
     memory_share(
         _SHARE,
+        "total",
         _FRACTION,
         lambda rank, share: share * rank.capacity - rank.weights - rank.activation,
         lambda rank, cache: (rank.weights + rank.activation + cache) / rank.capacity,
     ),
-    passed_on("price", "routing"),
+    largest_graph("--max-cudagraph-capture-size"),
+    overlapped_host("--async-scheduling", "--no-async-scheduling"),
+    passed_on("engine", "price", "routing", *OF_HOST),
 )
 
 _KNOWN = frozenset(name for one in ROWS for name in one.settings)

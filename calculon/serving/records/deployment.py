@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
-from math import ceil
+from math import ceil, inf
 from typing import Any, ClassVar
 
 from calculon.base.errors import Problem
 from calculon.base.frozen import dataclass
 from calculon.base.units import GIB, Array, Count
 from calculon.declarations.fields import declare, spec_fields
-from calculon.declarations.serving_classes import ANY_ENGINE, ENGINES
+from calculon.declarations.serving_classes import ANY_ENGINE, ENGINE_CHOICES
 from calculon.serving.caches.prefixes import NO_TIER, OFFLOADS
 from calculon.serving.passes.exchange import ROUTINGS
 from calculon.serving.records.number_types import CACHE_TYPES, WEIGHT_TYPES
@@ -32,6 +32,15 @@ OVERLAPS = {
 }
 """Work that overlaps the exchange of tokens with experts (DeepSeek-V3, arXiv 2412.19437, section 3.4.2)."""
 
+OF_FREE, OF_TOTAL, OF_STATIC = "free", "total", "static"
+
+MEMORY_SHARES = {
+    OF_FREE: "the memory left by weights, activations and reserve",
+    OF_TOTAL: "all memory, for weights, activations and the KV cache",
+    OF_STATIC: "all memory, for weights and the KV cache",
+}
+"""Memory that engines state a share of."""
+
 _TRTLLM = "TensorRT-LLM, scheduler policy GUARANTEED_NO_EVICT (recalled)"
 
 
@@ -48,8 +57,9 @@ class Deployment(Pool):
         source="Zhong et al., DistServe, arXiv 2401.09670; Patel et al., Splitwise, arXiv 2311.18677",
     )
     engine: str = declare(
-        "inference engine; its published rows have more weight in prediction intervals, but no figure depends on it",
-        choices=(ANY_ENGINE, *ENGINES),
+        "inference engine, possibly with its release (vllm@0.11), whose defaults fill in fields that are not stated "
+        "(calculon catalog engines); its published rows have more weight in prediction intervals",
+        choices=ENGINE_CHOICES,
         default=ANY_ENGINE,
     )
     routing: str = declare(
@@ -133,8 +143,15 @@ class Deployment(Pool):
         default=16,
         source="vLLM, --block-size",
     )
+    memory_share: str = declare(
+        "what memory_fraction is a share of: "
+        + "; ".join(f"{name}: {words}" for name, words in MEMORY_SHARES.items()),
+        choices=tuple(MEMORY_SHARES),
+        default=OF_FREE,
+        source="vLLM, --gpu-memory-utilization (total); SGLang, --mem-fraction-static (static)",
+    )
     memory_fraction: float = declare(
-        "share of the memory left by weights, activations and reserve that the KV cache may use",
+        "share of memory_share that the KV cache may use, or all of the memory that the share names",
         above=0,
         at_most=1,
         default=0.9,
@@ -163,6 +180,39 @@ class Deployment(Pool):
         "launch passes with prompts as a graph, too; false: the host launches each of their kernels, as in engines "
         "that capture graphs for decoding only",
         default=True,
+    )
+    graph_tokens: int | None = declare(
+        "largest pass of a group of ranks that is launched as a graph, in tokens; if absent graphs hold any pass",
+        unit="tokens",
+        at_least=1,
+        default=None,
+        source="vLLM, --max-cudagraph-capture-size; SGLang, --cuda-graph-max-bs",
+    )
+    request_time: float = declare(
+        "fixed time of a request outside of passes, which adds to its time to the first token: HTTP, tokenizer, "
+        "queue of the scheduler, first launch",
+        unit="s",
+        at_least=0,
+        default=0.0,
+    )
+    pass_host: float | None = declare(
+        "host time of a pass: scheduling, preparation of inputs, sampling; if absent ext.serving.step_host of the "
+        "system",
+        unit="s",
+        at_least=0,
+        default=None,
+    )
+    sequence_host: float = declare(
+        "further host time of a pass for each of its sequences: sampling, detokenization, bookkeeping",
+        unit="s",
+        at_least=0,
+        default=0.0,
+    )
+    async_host: bool = declare(
+        "the host prepares the next pass while the processors run this one, so that only host time beyond the pass "
+        "counts; false: passes wait for all of it",
+        default=False,
+        source="Zheng et al., SGLang v0.4, lmsys.org, 2024; TensorRT-LLM, Overlap Scheduler; vLLM, pull request 27614",
     )
     shared_heads: bool = declare(
         "attention reads a key/value head once for all query heads that share it (grouped-query attention); false: "
@@ -305,9 +355,15 @@ class Deployment(Pool):
         """Type of the weights of routed experts."""
         return self.weights_dtype if self.experts_dtype == "same" else self.experts_dtype
 
-    def in_graphs(self, prompts: Count) -> Array:
-        """Return a mask of passes that are launched as graphs, by the number of prompts of which they take a chunk."""
-        return self.graphs & (self.prefill_graphs | (prompts <= 0))
+    def in_graphs(self, prompts: Count, tokens: Count | float = 0.0) -> Array:
+        """Return a mask of passes that are launched as graphs.
+
+        Args:
+            prompts: Prompts of which a pass takes a chunk.
+            tokens: Tokens of a pass of a group of ranks.
+        """
+        most = inf if self.graph_tokens is None else self.graph_tokens
+        return self.graphs & (self.prefill_graphs | (prompts <= 0)) & (tokens <= most)
 
     @property
     def mixes(self) -> bool:
