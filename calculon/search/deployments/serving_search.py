@@ -152,7 +152,7 @@ def make_space(
         fix=fixed,
         add=added,
         vary_batch=vary_batch,
-        apart=apart,
+        kinds=("together", "apart") if apart else ("together",),
     )
 
 
@@ -279,19 +279,20 @@ def rounded(scores: Array) -> Array:
 
 
 def _bound(space: DeploymentSpace, group: Group, objective: Objective) -> Array | None:
-    """Return the score of each split if the load determines it: rates and cost at a given request rate.
+    """Return an upper bound of the score of each split: from the rate of the load, or of matched pools.
 
-    Deployments that meet the limits answer all requests, so their output rate is the output rate of the load.
+    Deployments that meet the limits answer all requests of a load, so their output rate is the output rate of the load.
     """
     w, figure = space.workload, objective.statistic.name
-    if w.rate is None or figure not in _OF_A_RATE:
+    rate: Array | float | None = group.every.rates if w.rate is None else w.rate
+    if rate is None or figure not in _OF_A_RATE:
         return None
-    known = objective.value(_OF_A_RATE[figure](w) / group.splits[0])
+    known = objective.value(rate * _OF_A_RATE[figure](w) / group.splits[0])
     return np.asarray(known + SLACK * np.abs(known))
 
 
-_OF_A_RATE: Mapping[str, Callable[[Workload], float]] = {
-    "output_rate_per_proc": lambda w: (w.rate or 0) * w.output,
-    "total_rate_per_proc": lambda w: (w.rate or 0) * (w.prompt + w.output),
+_OF_A_RATE: Mapping[str, Callable[[Workload], int]] = {
+    "output_rate_per_proc": lambda w: w.output,
+    "total_rate_per_proc": lambda w: w.prompt + w.output,
 }
-"""Figures that a request rate determines, multiplied by the number of processors."""
+"""Tokens per request of figures that a request rate determines."""

@@ -124,6 +124,22 @@ class OperatingPointSolver(FullBatches):
             power=energy_words(self.replica.system),
         )
 
+    def pool_rates(self) -> tuple[Array, Array]:
+        """Return the largest requests per second of a prefill replica, and of a decode replica within the TPOT limit.
+
+        A replica that misses a limit on its own, or has no memory for a sequence, has the rate 0.
+        """
+        assert self.pool is not None
+        w, most = self.load, self.largest_batch()[0]
+        prefills, batch = self.pool.capacity >= 1, np.maximum(most, 1.0)
+        if w.ttft_limit is not None:
+            prefills = prefills & (self.pool.time <= w.ttft_limit)
+        if w.tpot_limit is not None:
+            batch = self.largest_within("tpot", w.tpot_limit, batch)
+        decodes = self._decoded(np.maximum(batch, 1.0))[0].rate
+        fits = (most >= 1) & (batch >= 1)
+        return np.where(prefills, 1 / self.pool.busy, 0.0), np.where(fits, decodes, 0.0)
+
     def _unfit(self, memory: RankMemory, replica: Replica, length: int) -> Infeasible:
         """Return the error that states by how much memory is too small for a sequence of a given length."""
         held = float(memory.weights[0] + memory.reserve[0] + memory.activation[0])
