@@ -33,6 +33,14 @@ def test_the_cheapest_for_a_rate(output_of):
     assert best[:2] == ["0", str(same.best.deployment.num_procs)]
 
 
+def test_other_kinds_are_shown_unless_the_question_selects_deployments(output_of):
+    out = output_of("sop", *ASKED[:1], "2", *ASKED[2:], "--format", "json")
+    kinds = {(one["kind"], one["precision"]) for one in json.loads(out)["alternatives"]}
+    assert len(kinds) == 4
+    restricted = output_of("sop", *ASKED, *FEW, "--format", "json")
+    assert "alternatives" not in json.loads(restricted)
+
+
 def test_counts_that_were_not_tried_are_named_where_they_may_do(run):
     alone = calculon.search_deployments(*ASKED[:1], 1, ASKED[2], **OPTIONS).best["request_rate"]
     asked = (*FEW, "--fix", "tensor_par=1", "--rate", str(1.2 * alone))

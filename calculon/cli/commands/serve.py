@@ -1,15 +1,23 @@
 """``calculon serve``: estimate an LLM serving deployment (prefill, decode, continuous batching, KV cache)."""
 
 import argparse
+from typing import TYPE_CHECKING
 
-from calculon.cli.options import Log, Parser, add_answer, check_answer
+from calculon.cli.changes import parsed
+from calculon.cli.field_options import processors_in_place
+from calculon.cli.options import Log, Parser, add_answer, answer_format, check_answer, whole_page
 from calculon.cli.serving_options import (
+    KINDS,
     add_deployment,
     assume_workload,
     requested_deployment,
     specs_of,
 )
 from calculon.declarations.origin import note_on
+
+if TYPE_CHECKING:
+    from calculon.render.document import Section
+    from calculon.serving.serve import Served
 
 
 def configure(parser: Parser) -> None:
@@ -42,8 +50,28 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     found = requested_deployment(arguments)
     from calculon.documents.serving_page import serving_page
 
-    note = note_on(found.system)
-    log.answer(arguments, lambda: serving_page(found.record, note), found.to_dict, parts=1)
+    note, others = note_on(found.system), _alternatives(arguments, found)
+    # The first parts have no gains of better hardware, which take longer than the rest.
+    short = not whole_page(arguments)
+    log.answer(
+        arguments,
+        lambda: serving_page(found.brief if short else found.record, note, others),
+        found.to_dict,
+        parts=1 if others is None else 2,
+    )
     if not all(one.met for one in found.limits):
         raise found.infeasible("it misses")
     return 0
+
+
+def _alternatives(arguments: argparse.Namespace, found: "Served") -> "Section | None":
+    """Return the best deployments of other kinds; None if the question states a split, or a field of the deployment."""
+    searched = found.tried and processors_in_place(arguments.deployment) is not None
+    if not searched or parsed(arguments.changes, KINDS)["deployment"]:
+        return None
+    if answer_format(arguments) == "json":
+        return None
+    from calculon.documents.alternatives_section import alternatives_section
+    from calculon.search.deployments.first_answer import alternatives_of
+
+    return alternatives_section(alternatives_of(found))

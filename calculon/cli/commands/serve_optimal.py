@@ -1,6 +1,7 @@
 """``calculon serve-optimal``: find the best deployments of a model, or their Pareto front."""
 
 import argparse
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from calculon.base.errors import Problem, SpecError
@@ -21,6 +22,7 @@ from calculon.declarations.files import csv_text, document_suffix
 
 if TYPE_CHECKING:
     from calculon.search.deployments.deployment_search import DeploymentSearch
+    from calculon.search.deployments.first_answer import Alternative
 
 FORMATS = ("text", "csv", "json")
 SUFFIXES = (".json", ".csv", ".parquet")
@@ -116,16 +118,17 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         from calculon.advise.serving_fixes import fixes_of_search, with_fixes
 
         raise with_fixes(found.why, fixes_of_search(found.space, "--fix"))
+    alternatives = _alternatives(arguments, found)
     if file is not None:
-        _write(found, file)
+        _write(found, alternatives, file)
     if arguments.format == "json":
-        log.write(found.to_dict(), STDOUT)
+        log.write(_document(found, alternatives), STDOUT)
     elif arguments.format == "csv":
         log(_csv(found))
     else:
         from calculon.documents.deployments_page import deployments_page
 
-        log.show(deployments_page(found))
+        log.show(deployments_page(found, alternatives))
         if file is not None:
             log(f"Output: {file}")
     return 0
@@ -172,6 +175,18 @@ def _search(arguments: argparse.Namespace) -> "DeploymentSearch":
     return searched(space, objective, arguments.top or 1, pareto, arguments.where)
 
 
+def _alternatives(
+    arguments: argparse.Namespace, found: "DeploymentSearch"
+) -> "tuple[Alternative, ...]":
+    """Return the best deployments of other kinds; none if the question selects deployments itself."""
+    from calculon.search.deployments.first_answer import first_answer
+
+    asked = "objective", "pareto", "where", "top", "add", "apart", "fix"
+    if any(getattr(arguments, one) for one in asked):
+        return ()
+    return first_answer(found.space, found[0])
+
+
 def _pareto(arguments: argparse.Namespace) -> tuple[str, ...]:
     """Return the figures of a Pareto front, empty without one; raise the errors of :func:`front_names`."""
     if arguments.pareto is None:
@@ -190,12 +205,18 @@ def _csv(result: "DeploymentSearch") -> str:
     return text.rstrip("\n")
 
 
-def _write(result: "DeploymentSearch", file: str) -> None:
+def _document(result: "DeploymentSearch", alternatives: "Sequence[Alternative]") -> dict[str, Any]:
+    """Return the result as plain values, with the best deployments of other kinds if there are any."""
+    others = {"alternatives": [one.to_dict() for one in alternatives]} if alternatives else {}
+    return result.to_dict() | others
+
+
+def _write(result: "DeploymentSearch", alternatives: "Sequence[Alternative]", file: str) -> None:
     """Write the winners in the format of the file's suffix."""
     from calculon.declarations.files import write_json
 
     if document_suffix(file) == ".json":
-        write_json(file, result.to_dict())
+        write_json(file, _document(result, alternatives))
         return
     import numpy as np
 
