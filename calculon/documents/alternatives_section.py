@@ -24,6 +24,7 @@ def alternatives_section(alternatives: Sequence[Alternative]) -> Section | None:
     columns = [
         Column("kind", "kind"),
         Column("precision", "precision"),
+        Column("count", "count", right=True),
         Column("deployment", "replicas", fold=True),
         Column("prefill", "prefill by", fold=True),
         Column("rate", "tokens/s", right=True),
@@ -32,8 +33,11 @@ def alternatives_section(alternatives: Sequence[Alternative]) -> Section | None:
         Column("tpot", "TPOT", right=True),
         Column("usd", "USD/M", right=True),
     ]
-    if shown[0].served is not None and shown[0].served.workload.kind != SATURATED:
-        columns = [one for one in columns if one.key != "gain"]  # the load determines the rate
+    found = [one.served for one in shown if one.served is not None]
+    # The load determines the rate; a single count is in the title of the page.
+    hidden = {"gain"} if found[0].workload.kind != SATURATED else set()
+    hidden |= {"count"} if len({one.deployment.num_procs for one in found}) == 1 else set()
+    columns = [one for one in columns if one.key not in hidden]
     missing = [f"{one.kind}, {one.precision}" for one in alternatives if one.served is None]
     blocks: list[Block] = [Table(tuple(columns), [*_rows(shown)])]
     if missing:
@@ -52,6 +56,7 @@ def _rows(shown: Sequence[Alternative]) -> Iterator[dict[str, Any]]:
         yield {
             "kind": one.kind,
             "precision": one.precision,
+            "count": deployment.num_procs,
             "deployment": pool_words(deployment),
             "prefill": "" if deployment.prefill is None else pool_words(deployment.prefill),
             "rate": rate(one.served[OBJECTIVE]),

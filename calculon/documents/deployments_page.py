@@ -63,15 +63,21 @@ class _Winner:
 
 
 def deployments_page(
-    result: DeploymentSearch, alternatives: Sequence[Alternative] = ()
+    result: DeploymentSearch, alternatives: Sequence[Alternative] = (), missed: str = ""
 ) -> Document:
-    """Return the page of a search for deployments, with the best deployments of other kinds if there are any."""
-    return _DeploymentsPage(result, alternatives).document()
+    """Return the page of a search for deployments.
+
+    Args:
+        result: The search.
+        alternatives: The best deployments of other kinds.
+        missed: What fewer processors would miss, if the search is for the fewest.
+    """
+    return _DeploymentsPage(result, alternatives, missed).document()
 
 
 class _DeploymentsPage:
-    def __init__(self, result: DeploymentSearch, alternatives: Sequence[Alternative]):
-        self.alternatives = alternatives
+    def __init__(self, result: DeploymentSearch, alternatives: Sequence[Alternative], missed: str):
+        self.alternatives, self.missed = alternatives, missed
         self.found, self.space, self.workload = result, result.space, result.space.workload
         self.objectives = [one.statistic for one in result.objectives]
 
@@ -109,7 +115,14 @@ class _DeploymentsPage:
             "types": tried_types(space),
             "left out": left_out_words(space.left_out),
             "price": self._price_words(),
+            "fewest": self._fewest_words(),
         }
+
+    def _fewest_words(self) -> str:
+        """Return the fewest processors, and what fewer would miss; empty if the search is not for the fewest."""
+        if not self.missed:
+            return ""
+        return f"{counted(self.winners[0].deployment.num_procs, 'processor')}; {self.missed}"
 
     def _best(self) -> Iterator[Block]:
         """Yield the table of the best deployments, the chart of a Pareto front, and the legend."""

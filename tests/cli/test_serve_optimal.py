@@ -41,6 +41,20 @@ def test_other_kinds_are_shown_unless_the_question_selects_deployments(output_of
     assert "alternatives" not in json.loads(restricted)
 
 
+def test_any_finds_the_fewest_processors_and_says_what_fewer_miss(output_of):
+    alone = calculon.search_deployments(*ASKED[:1], 1, ASKED[2], **OPTIONS).best["request_rate"]
+    asked = (*FEW, "--fix", "tensor_par=1", "--rate", str(2.5 * alone))
+    out = " ".join(output_of("sop", ASKED[0], "any", *ASKED[2:], *asked).split())
+    same = calculon.search_deployments(
+        *(ASKED[0], "1:5", ASKED[2]),
+        rate=2.5 * alone,
+        **OPTIONS | {"fix": OPTIONS["fix"] | {"tensor_par": 1}},
+    )
+    count = same.best.deployment.num_procs
+    assert f"Deployments of llama3-8B on {count} x h100_80g_sxm" in out
+    assert f"fewest {count} processors; {count - 1} processors ({count - 1} replicas" in out
+
+
 def test_counts_that_were_not_tried_are_named_where_they_may_do(run):
     alone = calculon.search_deployments(*ASKED[:1], 1, ASKED[2], **OPTIONS).best["request_rate"]
     asked = (*FEW, "--fix", "tensor_par=1", "--rate", str(1.2 * alone))

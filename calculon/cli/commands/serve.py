@@ -30,7 +30,8 @@ def configure(parser: Parser) -> None:
         "calculon serve llama3-70B llama3.1-70B_h100x8_fp8 h100_80g_sxm --workload chat --users 64\n"
         "calculon serve llama3-8B 1 a100_80g_sxm --prompt 1k --output 200 --rate 4 --set max_batch=64\n"
         "calculon serve gpt-oss-120b 1 h100 --prompt 1k --output 1k --set experts_dtype=mxfp4 -o served.json",
-        "A processor count means its best deployment, as found by calculon serve-optimal; --set restricts the search.",
+        "A processor count means its best deployment, as found by calculon serve-optimal, and any the fewest processors "
+        "for a --rate or --users; --set restricts the search.",
     )
     add_deployment(parser)
     parser.switch(
@@ -66,8 +67,11 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
 def _alternatives(arguments: argparse.Namespace, found: "Served") -> "Section | None":
     """Return the best deployments of other kinds; None if the question states a split, or a field of the deployment."""
-    searched = found.tried and processors_in_place(arguments.deployment) is not None
-    if not searched or parsed(arguments.changes, KINDS)["deployment"]:
+    from calculon.search.deployments.deployment_vocabulary import ANY
+
+    asked = arguments.deployment
+    searched = asked == ANY or processors_in_place(asked) is not None
+    if not (found.tried and searched) or parsed(arguments.changes, KINDS)["deployment"]:
         return None
     if answer_format(arguments) == "json":
         return None

@@ -22,6 +22,7 @@ from calculon.declarations.files import csv_text, document_suffix
 
 if TYPE_CHECKING:
     from calculon.search.deployments.deployment_search import DeploymentSearch
+    from calculon.search.deployments.deployment_space import DeploymentSpace
     from calculon.search.deployments.first_answer import Alternative
 
 FORMATS = ("text", "csv", "json")
@@ -35,6 +36,7 @@ def configure(parser: Parser) -> None:
         "chunked or separate prefill. Each winner in a .json file is a deployment: calculon serve MODEL best.json#0 "
         "SYSTEM. Exit code 1 if none meets the limits.",
         "calculon serve-optimal llama-3.1-70b 8 h100 --prompt 2k --output 256 --tpot 30ms\n"
+        "calculon sop llama-3.1-70b any h100 --rate 40\n"
         "calculon sop llama-3.1-70b 8:64:x2 h100 best.json --prompt 2k --output 256 --rate 40 --ttft 1 "
         "--tpot 40ms --objective usd_per_mtoken:min\n"
         "calculon sop llama-3.1-70b 8 h100 - --prompt 2k --output 256 --tpot 30ms --add weights_dtype=float8 "
@@ -51,7 +53,8 @@ def configure(parser: Parser) -> None:
     parser.argument("MODEL", "the model: a name, or a file")
     parser.argument(
         "NUM_PROCS",
-        "processors: a count, a list (8,16) or inclusive ranges: 8-64 doubles, 8:64:8 adds, 8:64:x2 multiplies",
+        "processors: a count, a list (8,16) or inclusive ranges: 8-64 doubles, 8:64:8 adds, 8:64:x2 multiplies; any: "
+        "the fewest that answer a --rate or --users",
     )
     parser.argument("SYSTEM", "the machine: a name, or a file")
     parser.argument(
@@ -113,12 +116,12 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     """Search, print the winners, and write them; exit code 1 if there are none."""
     assume_workload(arguments)
     file = _file(arguments)
-    found = _search(arguments)
+    space, found, missed = _search(arguments)
     if not len(found):
         from calculon.advise.serving_fixes import fixes_of_search, with_fixes
 
         raise with_fixes(found.why, fixes_of_search(found.space, "--fix"))
-    alternatives = _alternatives(arguments, found)
+    alternatives = _alternatives(arguments, space, found)
     if file is not None:
         _write(found, alternatives, file)
     if arguments.format == "json":
@@ -128,7 +131,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     else:
         from calculon.documents.deployments_page import deployments_page
 
-        log.show(deployments_page(found, alternatives))
+        log.show(deployments_page(found, alternatives, missed))
         if file is not None:
             log(f"Output: {file}")
     return 0
@@ -151,11 +154,19 @@ def _file(arguments: argparse.Namespace) -> str | None:
     return str(files[0])
 
 
-def _search(arguments: argparse.Namespace) -> "DeploymentSearch":
-    """Run the search that the arguments describe."""
+def _search(
+    arguments: argparse.Namespace,
+) -> "tuple[DeploymentSpace, DeploymentSearch, str]":
+    """Run the search that the arguments describe: its space, its result, and what fewer processors would miss."""
     from calculon.inputs import Changed
     from calculon.search.deployments import deployment_vocabulary
-    from calculon.search.deployments.serving_search import OBJECTIVE, make_space, searched
+    from calculon.search.deployments.fewest_processors import fewest
+    from calculon.search.deployments.serving_search import (
+        OBJECTIVE,
+        check_fewest,
+        make_space,
+        searched,
+    )
 
     changes = parsed(arguments.changes, KINDS)
     pareto = _pareto(arguments)
@@ -171,12 +182,17 @@ def _search(arguments: argparse.Namespace) -> "DeploymentSearch":
         apart=arguments.apart,
         named=("--fix", "--add"),
     )
-    objective = arguments.objective or OBJECTIVE
-    return searched(space, objective, arguments.top or 1, pareto, arguments.where)
+    objective, top = arguments.objective or OBJECTIVE, arguments.top or 1
+    if space.counts:
+        return space, searched(space, objective, top, pareto, arguments.where), ""
+    names = ("objective", "pareto", "where", "apart")
+    check_fewest({f"--{name}": getattr(arguments, name) for name in names})
+    fleet = fewest(space, top)
+    return space, fleet.found, fleet.missed
 
 
 def _alternatives(
-    arguments: argparse.Namespace, found: "DeploymentSearch"
+    arguments: argparse.Namespace, space: "DeploymentSpace", found: "DeploymentSearch"
 ) -> "tuple[Alternative, ...]":
     """Return the best deployments of other kinds; none if the question selects deployments itself."""
     from calculon.search.deployments.first_answer import first_answer
@@ -184,7 +200,7 @@ def _alternatives(
     asked = "objective", "pareto", "where", "top", "add", "apart", "fix"
     if any(getattr(arguments, one) for one in asked):
         return ()
-    return first_answer(found.space, found[0])
+    return first_answer(space, found[0])
 
 
 def _pareto(arguments: argparse.Namespace) -> tuple[str, ...]:

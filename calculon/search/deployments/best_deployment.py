@@ -11,6 +11,8 @@ from calculon.estimate.argument_order import takes_either_order
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.search.deployments.deployment_space import DeploymentSpace
+from calculon.search.deployments.deployment_vocabulary import ANY
+from calculon.search.deployments.fewest_processors import fewest
 from calculon.search.deployments.serving_search import make_space, searched
 from calculon.serving import serve as serving
 from calculon.serving.default_deployment import PREFILL, default_types
@@ -41,7 +43,8 @@ def serve(
         deployment: A name of the catalog, a file, a mapping of fields, or a record; a script that starts vLLM, SGLang
             or TensorRT-LLM, or the command itself (options that are not modeled give a warning); words
             (``"tp=2 dp=4"``); or a number of processors, for their best deployment
-            (:func:`calculon.search_deployments`); ``"procs=8 tp=2"`` restricts it.
+            (:func:`calculon.search_deployments`); ``"procs=8 tp=2"`` restricts it; ``"any"`` for the fewest processors
+            that answer a rate or a number of users.
         workload: A name of the catalog (default: ``chat``), a file, a mapping or a record, or the document of a result
             of this function, which contains a workload. If `deployment` is such a result and no workload with prompt
             and output is given, its workload is used.
@@ -70,7 +73,7 @@ def serve(
         if _processors(deployment) is not None:
             stated = {**default_types(inputs.model(model)), **stated}
         return serving.serve(model, deployment, system, workload, changes=stated, **options)
-    found = searched(space)
+    found = searched(space) if space.counts else fewest(space).found
     if not len(found) and found.nearest is None:
         # The default split names the field that divides nothing.
         (count,), fix = space.counts, {name: values[0] for name, values in space.fix.items()}
@@ -100,8 +103,10 @@ def space_of(
     )
 
 
-def _processors(deployment: Any) -> tuple[int, dict[str, Any]] | None:
+def _processors(deployment: Any) -> tuple[int | str, dict[str, Any]] | None:
     """Return the processors of a deployment that states no complete split, and its other fields; None for others."""
+    if deployment == ANY:
+        return ANY, {}
     # bool is an Integral too, but True is not a number of processors
     if type(deployment) is not bool and isinstance(deployment, Integral):
         count, fields = int(deployment), dict[str, Any]()

@@ -35,8 +35,8 @@ from calculon.serving.records.read_records import read_deployment
 from calculon.serving.records.speculation import NO_DRAFT
 
 Kind = Literal["together", "apart", "matched", "alone"]
-"""Enumerated deployments: replicas that prefill and decode; all pairs of prefill and decode pools, or pairs with
-equal rates; a single replica of each split."""
+"""Enumerated deployments: replicas that prefill and decode; all pairs of prefill and decode pools; pairs with equal
+rates, of replicas that fill nodes; a single replica of each split that divides the largest count."""
 
 OF_POOLS = frozenset({"apart", "matched"})
 """Kinds of disaggregated deployments."""
@@ -125,7 +125,7 @@ class DeploymentSpace:
 
     Attributes:
         model, system, workload: The served model, its system, and the workload.
-        counts: Processor counts.
+        counts: Processor counts; empty for the fewest processors that are sufficient.
         fix, add: Values by field: the only ones to try, and additional ones.
         vary_batch: True to try batches that the load does not determine: a load that states neither a rate nor users.
         kinds: Deployments that are enumerated.
@@ -244,12 +244,15 @@ class DeploymentSpace:
         if kind == "apart":
             return self._apart
         if kind == "matched":
-            usable = engines[:, engines[0] * engines[1] < max(self.counts)]
+            procs, node = engines[0] * engines[1], self.system.networks[0].size
+            fills = (node % procs == 0) | (procs % node == 0)
+            usable = engines[:, fills & (procs < max(self.counts))]
             rates = pool_rates(self.model, self.system, self.workload, record, usable)
             return matched_pairs(usable, self.counts, rates)
         if kind == "alone":
-            own = np.concatenate([(engines[0] * engines[1])[None], engines])
-            return Splits(own, np.arange(engines.shape[1]))
+            procs = engines[0] * engines[1]
+            (tiles,) = np.nonzero(max(self.counts) % procs == 0)
+            return Splits(np.stack([procs[tiles], *engines[:, tiles]]), tiles)
         return self._together
 
     @cached_property

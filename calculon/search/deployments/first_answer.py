@@ -4,13 +4,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from calculon.base.errors import Infeasible
 from calculon.base.frozen import dataclass
 from calculon.declarations.recipes import FLOAT4, FLOAT8
 from calculon.declarations.result_records import DEPLOYMENT
 from calculon.hardware.system import System
 from calculon.search.deployments.deployment_search import nullable
-from calculon.search.deployments.deployment_space import DeploymentSpace, Kind
+from calculon.search.deployments.deployment_space import DeploymentSpace
 from calculon.search.deployments.deployment_vocabulary import TYPES
+from calculon.search.deployments.fewest_processors import fewest
 from calculon.search.deployments.serving_search import searched
 from calculon.serving.records.number_types import WEIGHT_TYPES
 from calculon.serving.serve import Served
@@ -20,8 +22,8 @@ RELEASED = "as released"
 
 AGGREGATED, DISAGGREGATED = "aggregated", "disaggregated"
 
-KINDS: Mapping[str, Kind] = {AGGREGATED: "together", DISAGGREGATED: "matched"}
-"""Deployments by kind; pools of disaggregated ones are sized by equal rates."""
+_SHARES = range(4, 9)
+"""Eighths of the processors of aggregated deployments on which disaggregated ones are tried, to find the fewest."""
 
 _NARROWER = {"FP8": ("float8", FLOAT8), "FP4": ("nvfp4", FLOAT4)}
 """Types of weights by precision, and the engine that a machine needs to multiply them natively."""
@@ -70,16 +72,15 @@ def first_answer(space: DeploymentSpace, chosen: Served | None) -> tuple[Alterna
         space: Deployments without separate prefill pools.
         chosen: The best of them; None if none meets the limits.
     """
-    first = Alternative(AGGREGATED, RELEASED, chosen)
-    found = [
-        Alternative(
-            kind, precision, best(replace(space, fix={**space.fix, **types}, kinds=(name,)))
-        )
-        for precision, types in precisions(space)
-        for kind, name in KINDS.items()
-        if (kind, precision) != (first.kind, first.precision)
-    ]
-    return (first, *found)
+    found: list[Alternative] = []
+    for precision, types in precisions(space):
+        own = replace(space, fix={**space.fix, **types})
+        together = chosen if precision == RELEASED else best(own)
+        found.append(Alternative(AGGREGATED, precision, together))
+        counts = own.counts or _fewer(together)
+        apart = best(replace(own, counts=counts, kinds=("matched",))) if counts else None
+        found.append(Alternative(DISAGGREGATED, precision, apart))
+    return tuple(found)
 
 
 def alternatives_of(served: Served) -> tuple[Alternative, ...]:
@@ -92,8 +93,19 @@ def alternatives_of(served: Served) -> tuple[Alternative, ...]:
 
 def best(space: DeploymentSpace) -> Served | None:
     """Return the best deployment of a space; None if none meets the limits."""
-    found = searched(space)
+    try:
+        found = searched(space) if space.counts else fewest(space).found
+    except Infeasible:
+        return None
     return found[0] if len(found) else None
+
+
+def _fewer(served: Served | None) -> tuple[int, ...]:
+    """Return counts up to the processors of a deployment."""
+    if served is None:
+        return ()
+    count = served.deployment.num_procs
+    return tuple(dict.fromkeys(-(-count * share // max(_SHARES)) for share in _SHARES))
 
 
 def precisions(space: DeploymentSpace) -> Iterator[tuple[str, Mapping[str, tuple[str, ...]]]]:

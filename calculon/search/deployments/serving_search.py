@@ -19,6 +19,7 @@ from calculon.search.deployments.deployment_rows import Rows, shares, solve
 from calculon.search.deployments.deployment_search import DeploymentCounts, DeploymentSearch
 from calculon.search.deployments.deployment_space import ROWS, DeploymentSpace, Group
 from calculon.search.deployments.deployment_vocabulary import (
+    ANY,
     checked,
     may_be_unknown,
     unknown_figure,
@@ -73,7 +74,9 @@ def search_deployments(
 
     Args:
         model, system, workload, **options: As in :func:`calculon.serve`.
-        num_procs: Processors of the deployment; several counts as ``"8:64:x2"``, or as a list.
+        num_procs: Processors of the deployment; several counts as ``"8:64:x2"``, or as a list; ``"any"`` for the fewest
+            that answer a rate or a number of users
+            (:func:`~calculon.search.deployments.fewest_processors.fewest`).
         objective, top: ``FIGURE[:max|min]`` to rank by (``calculon describe serving``), and the number of best
             deployments to return.
         pareto: Figures of a Pareto front; for loads without a rate or users also over batches of powers of two.
@@ -96,7 +99,20 @@ def search_deployments(
     space = make_space(
         model, num_procs, system, workload, options, fix, add, vary_batch=bool(pareto), apart=apart
     )
+    if not space.counts:
+        from calculon.search.deployments.fewest_processors import fewest  # which searches, too
+
+        check_fewest({"objective": objective != OBJECTIVE, "pareto": pareto, "where": where})
+        return fewest(space, top).found
     return searched(space, objective, top, pareto, where)
+
+
+def check_fewest(others: Mapping[str, Any]) -> None:
+    """Raise SpecError if a search for the fewest processors has another objective, or a condition, by argument."""
+    if stated := [name for name, value in others.items() if value]:
+        hint = f"state counts for {stated[0]}, such as 8-64"
+        wanted = "counts, as any finds the fewest processors within the limits"
+        raise SpecError("num_procs", Problem("", wanted, repr(ANY), hint))
 
 
 def searched(
@@ -157,6 +173,9 @@ def make_space(
 
 
 def _counts(asked: int | str | Sequence[int]) -> tuple[int, ...]:
+    """Return the counts of a question; empty for the fewest processors."""
+    if asked == ANY:
+        return ()
     if isinstance(asked, str):
         return processor_counts(asked)
     several = asked if isinstance(asked, Iterable) else [asked]
