@@ -30,8 +30,8 @@ def configure(parser: Parser) -> None:
         "calculon serve llama3-70B llama3.1-70B_h100x8_fp8 h100_80g_sxm --workload chat --users 64\n"
         "calculon serve llama3-8B 1 a100_80g_sxm --prompt 1k --output 200 --rate 4 --set max_batch=64\n"
         "calculon serve gpt-oss-120b 1 h100 --prompt 1k --output 1k --set experts_dtype=mxfp4 -o served.json",
-        "A processor count means its best deployment, as found by calculon serve-optimal, and any the fewest processors "
-        "for a --rate or --users; --set restricts the search.",
+        "A processor count means its best deployment, as found by calculon serve-optimal, and any the fewest "
+        "processors for a --rate or --users; --set restricts the search.",
     )
     add_deployment(parser)
     parser.switch(
