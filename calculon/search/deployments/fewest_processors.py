@@ -158,4 +158,5 @@ def _solved(
     columns = group.columns(places)
     columns[SPLIT[0]] = columns[SPLIT[0]] * replicas
     deployments = Deployments.of(group.record, None, **columns)
-    return OperatingPointSolver(Replica(space.model, space.system, deployments, workload)).solve()
+    replica = Replica(space.model, space.system, deployments, workload)
+    return OperatingPointSolver(replica).solve(brief=True)

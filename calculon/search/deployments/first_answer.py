@@ -20,6 +20,9 @@ from calculon.serving.serve import Served
 RELEASED = "as released"
 """Precision of the weights and caches that a question without other types means."""
 
+WIDE = "BF16"
+"""Precision that is wider than the released one of some models."""
+
 AGGREGATED, DISAGGREGATED = "aggregated", "disaggregated"
 
 _SHARES = range(4, 9)
@@ -78,8 +81,10 @@ def first_answer(space: DeploymentSpace, chosen: Served | None) -> tuple[Alterna
         together = chosen if precision == RELEASED else best(own)
         found.append(Alternative(AGGREGATED, precision, together))
         counts = own.counts or _fewer(together)
-        apart = best(replace(own, counts=counts, kinds=("matched",))) if counts else None
-        found.append(Alternative(DISAGGREGATED, precision, apart))
+        # Wider types only show what the released ones gain.
+        if precision != WIDE:
+            apart = best(replace(own, counts=counts, kinds=("matched",))) if counts else None
+            found.append(Alternative(DISAGGREGATED, precision, apart))
     return tuple(found)
 
 
@@ -120,7 +125,7 @@ def precisions(space: DeploymentSpace) -> Iterator[tuple[str, Mapping[str, tuple
         if WEIGHT_TYPES[narrow].bytes <= _UNLIKE * size and has_engine(space.system, engine):
             yield name, _types(narrow, "float8")
     if size < _UNLIKE * WEIGHT_TYPES[_WIDER].bytes:
-        yield "BF16", _types(_WIDER, _WIDER)
+        yield WIDE, _types(_WIDER, _WIDER)
 
 
 def has_engine(system: System, engine: str) -> bool:

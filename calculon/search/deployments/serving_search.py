@@ -32,6 +32,7 @@ from calculon.search.request import stated_fields
 from calculon.serving.caches.cache import check_length, check_served
 from calculon.serving.records.load import Workload
 from calculon.serving.records.read_records import WorkloadSource, read_workload, usual_workload
+from calculon.serving.states.operating_point import LATE
 
 OBJECTIVE = "output_rate_per_proc"
 """Default objective. At a given request rate, the deployment with the fewest processors has the highest rate each."""
@@ -41,6 +42,9 @@ TIES = "interactivity"
 
 FEW = 2**9
 """Deployments that are solved first: the best of them may prune the others."""
+
+FEW_PAIRS = 2**4
+"""Pairs of pools that are solved first: their bounds are close, so the best of them prune most others."""
 
 SLACK = 1e-9
 """Relaxation of a bound: the last digits of a figure depend on the order of its products."""
@@ -219,13 +223,15 @@ def run(
         prune: True to skip deployments whose score is known to be too low before their batch is solved.
     """
     search = _Search(space, ranking, where)
+    brief = LATE.isdisjoint(search.named)
     bounds = [
         _bound(space, group, ranking.objectives[0]) if prune else None for group in space.groups
     ]
     for group, bound in zip(space.groups, bounds, strict=True):
         if bound is not None:
             # Best bounds first: their results raise the threshold early, which prunes the rest.
-            parts = group.parts(np.argsort(-bound, kind="stable"), FEW)
+            least = FEW if group.every.rates is None else FEW_PAIRS
+            parts = group.parts(np.argsort(-bound, kind="stable"), least)
         elif shares(space, group):
             parts = group.parts_alike()
         else:
@@ -237,7 +243,7 @@ def run(
                 # Equal scores remain: they may win by the tie-breaking objective.
                 kept = places[best >= ranking.threshold]
             if len(kept):
-                search.consider(solve(space, group, kept))
+                search.consider(solve(space, group, kept, brief=brief))
     return search.result()
 
 
@@ -250,9 +256,9 @@ class _Search:
         self._space, self._ranking, self._where = space, ranking, where
         self._solved = self._unfit = self._missing = 0
         self._nearest: tuple[bool, float, int] | None = None
-        named = [one.statistic.name for one in ranking.objectives]
-        named += sorted(where.names) if where is not None else []
-        self._unknown = {name: True for name in named if may_be_unknown(name)}
+        self.named = [one.statistic.name for one in ranking.objectives]
+        self.named += sorted(where.names) if where is not None else []
+        self._unknown = {name: True for name in self.named if may_be_unknown(name)}
 
     def consider(self, rows: Rows) -> None:
         """Add solved deployments."""
