@@ -89,9 +89,9 @@ def _missed(space: DeploymentSpace, best: Deployment) -> str:
         else:
             served = searched(replace(space, counts=(count,))).best_or_nearest
     except Infeasible as error:
-        return f"{count:,} processors: {error}"
+        return f"{count:,} processors would not do: {error}"
     missed = "; ".join(one.in_words for one in served.limits if not one.met)
-    return f"{count:,} processors ({served.deployment.in_words}) miss {missed}"
+    return f"{count:,} processors ({served.deployment.in_words}) would miss {missed}"
 
 
 def _why(space: DeploymentSpace) -> Infeasible:
