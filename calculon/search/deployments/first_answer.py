@@ -31,6 +31,9 @@ _SHARES = range(4, 9)
 _NARROWER = {"FP8": ("float8", FLOAT8), "FP4": ("nvfp4", FLOAT4)}
 """Types of weights by precision, and the engine that a machine needs to multiply them natively."""
 
+_NARROW_INPUTS = "mxfp4_mxfp8"
+"""Experts in MXFP4 with 8-bit inputs, an option of engines on Blackwell (vLLM, pull request 23696)."""
+
 _WIDER = "bfloat16"
 
 _UNLIKE = 0.75
@@ -124,6 +127,8 @@ def precisions(space: DeploymentSpace) -> Iterator[tuple[str, Mapping[str, tuple
     for name, (narrow, engine) in _NARROWER.items():
         if WEIGHT_TYPES[narrow].bytes <= _UNLIKE * size and has_engine(space.system, engine):
             yield name, _types(narrow, "float8")
+    if most == "mxfp4" and has_engine(space.system, FLOAT4):
+        yield "MXFP8 inputs", {"experts_dtype": (_NARROW_INPUTS,)}
     if size < _UNLIKE * WEIGHT_TYPES[_WIDER].bytes:
         yield WIDE, _types(_WIDER, _WIDER)
 

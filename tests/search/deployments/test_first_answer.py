@@ -23,7 +23,8 @@ from tests.serving.given import H100, SMALL
         ("llama3-8B", "a100_80g_sxm", []),
         ("deepseek-v3", "h200_141g_sxm", ["BF16"]),
         ("deepseek-v3", "b200_sxm", ["FP4", "BF16"]),
-        ("gpt-oss-120b", "b200_sxm", ["BF16"]),
+        ("gpt-oss-120b", "b200_sxm", ["MXFP8 inputs", "BF16"]),
+        ("gpt-oss-120b", "h100_80g_sxm", ["BF16"]),
     ],
 )
 def test_precisions_are_those_that_the_machine_multiplies(model, system, names):
