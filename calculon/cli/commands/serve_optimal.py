@@ -160,10 +160,9 @@ def _search(
     """Run the search that the arguments describe: its space, its result, and what fewer processors would miss."""
     from calculon.inputs import Changed
     from calculon.search.deployments import deployment_vocabulary
-    from calculon.search.deployments.fewest_processors import fewest
+    from calculon.search.deployments.fewest_processors import check_fewest, fewest
     from calculon.search.deployments.serving_search import (
         OBJECTIVE,
-        check_fewest,
         make_space,
         searched,
     )

@@ -1,8 +1,9 @@
 """Fewest processors that answer a request rate, or a number of users, within the limits."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from calculon.base.frozen import dataclass
 from calculon.base.units import Array, Count
 from calculon.search.deployments.deployment_search import DeploymentSearch
 from calculon.search.deployments.deployment_space import DeploymentSpace, Group
-from calculon.search.deployments.deployment_vocabulary import SPLIT
+from calculon.search.deployments.deployment_vocabulary import ANY, SPLIT
 from calculon.search.deployments.serving_search import searched
 from calculon.serving.passes.replica import Replica
 from calculon.serving.records.deployment import Deployment
@@ -75,6 +76,14 @@ def fewest(space: DeploymentSpace, top: int = 1) -> Fleet:
         raise _why(replace(space, counts=(reach,)))
     found = searched(replace(space, counts=(least,)), top=top)
     return Fleet(found, _missed(space, found.deployments[0]))
+
+
+def check_fewest(others: Mapping[str, Any]) -> None:
+    """Raise SpecError if a search for the fewest processors has another objective, or a condition, by argument."""
+    if stated := [name for name, value in others.items() if value]:
+        hint = f"state counts for {stated[0]}, such as 8-64"
+        wanted = "counts, as any finds the fewest processors within the limits"
+        raise SpecError("num_procs", Problem("", wanted, repr(ANY), hint))
 
 
 def _missed(space: DeploymentSpace, best: Deployment) -> str:

@@ -11,7 +11,6 @@ from calculon.base.units import Array
 from calculon.declarations import arguments
 from calculon.declarations.model import Model
 from calculon.declarations.spellings import processor_counts
-from calculon.estimate.argument_order import takes_either_order
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.search.conditions import Condition
@@ -53,72 +52,6 @@ DIGITS = 40
 """Binary digits of equal scores: dividing a rate by the replicas and multiplying again changes the last digits."""
 
 
-@takes_either_order
-def search_deployments(
-    model: Source | Model,
-    num_procs: int | str | Sequence[int],
-    system: Source | System,
-    workload: WorkloadSource | None = None,
-    *,
-    objective: str = OBJECTIVE,
-    top: int = 1,
-    pareto: Sequence[str] = (),
-    where: str | None = None,
-    fix: Mapping[str, Any] | None = None,
-    add: Mapping[str, Any] | None = None,
-    apart: bool = False,
-    **options: Any,
-) -> DeploymentSearch:
-    """Search for the best deployments of a model.
-
-    The search tries each split of the processors into replicas, and of replicas into tensor, pipeline and expert
-    parallelism, with chunked prefill (token budgets from 512 to 16,384) and with prefill in separate passes. Batches
-    are solved as in :func:`calculon.serve`, and all limits are met. Data types have 16 bits, unless `fix` or `add`
-    names others.
-
-    Args:
-        model, system, workload, **options: As in :func:`calculon.serve`.
-        num_procs: Processors of the deployment; several counts as ``"8:64:x2"``, or as a list; ``"any"`` for the fewest
-            that answer a rate or a number of users
-            (:func:`~calculon.search.deployments.fewest_processors.fewest`).
-        objective, top: ``FIGURE[:max|min]`` to rank by (``calculon describe serving``), and the number of best
-            deployments to return.
-        pareto: Figures of a Pareto front; for loads without a rate or users also over batches of powers of two.
-        where: A condition such as ``"ttft_p < 0.5 and tensor_par <= 4"``.
-        fix: Values by field of a deployment, the only ones to try: ``{"tensor_par": 8}``.
-        add: Additional values by field: ``{"weights_dtype": "float8"}``.
-        apart: True to try disaggregated deployments, too: each number of prefill replicas of each split.
-
-    Returns:
-        The best first; ties go to the shortest time per token, then to the first deployment.
-
-    Raises:
-        SpecError: For every error in the arguments.
-
-    Examples:
-        >>> found = search_deployments("llama3-8B", "1,2", "h100_80g_sxm", prompt=1000, output=200, rate=5)
-        >>> found.best.deployment.num_procs
-        1
-    """
-    space = make_space(
-        model, num_procs, system, workload, options, fix, add, vary_batch=bool(pareto), apart=apart
-    )
-    if not space.counts:
-        from calculon.search.deployments.fewest_processors import fewest  # which searches, too
-
-        check_fewest({"objective": objective != OBJECTIVE, "pareto": pareto, "where": where})
-        return fewest(space, top).found
-    return searched(space, objective, top, pareto, where)
-
-
-def check_fewest(others: Mapping[str, Any]) -> None:
-    """Raise SpecError if a search for the fewest processors has another objective, or a condition, by argument."""
-    if stated := [name for name, value in others.items() if value]:
-        hint = f"state counts for {stated[0]}, such as 8-64"
-        wanted = "counts, as any finds the fewest processors within the limits"
-        raise SpecError("num_procs", Problem("", wanted, repr(ANY), hint))
-
-
 def searched(
     space: DeploymentSpace,
     objective: str = OBJECTIVE,
@@ -126,7 +59,7 @@ def searched(
     pareto: Sequence[str] = (),
     where: str | None = None,
 ) -> DeploymentSearch:
-    """Search a space; arguments and errors as of :func:`search_deployments`."""
+    """Search a space; arguments and errors as of :func:`~calculon.search_deployments`."""
     condition = None if where is None else read_condition(where)
     ranking = make_ranking(objective, top, pareto)
     result = run(space, ranking, condition)
@@ -150,7 +83,7 @@ def make_space(
     apart: bool = False,
     named: Sequence[str] = ("fix", "add"),
 ) -> DeploymentSpace:
-    """Return the space of deployments; arguments and errors as of :func:`search_deployments`."""
+    """Return the space of deployments; arguments and errors as of :func:`~calculon.search_deployments`."""
     found = inputs.model(model)
     check_served(found)
     fixed, added = (
