@@ -30,7 +30,7 @@ MAX_APART = 4_000_000
 PER_SIZE = 4
 """Fastest splits of a number of processors that are paired: several, as they may tie, or miss a limit together."""
 
-MOST_PAIRS = 256
+MOST_PAIRS = 64
 """Pairs that are solved, highest rates first: several, as the transfer between two pools may miss the TTFT limit."""
 
 

@@ -19,16 +19,17 @@ from calculon.search.deployments.deployment_search import DeploymentCounts, Depl
 from calculon.search.deployments.deployment_space import ROWS, DeploymentSpace, Group
 from calculon.search.deployments.deployment_vocabulary import (
     ANY,
+    STATIC,
     checked,
     may_be_unknown,
     unknown_figure,
 )
 from calculon.search.deployments.deployment_vocabulary import condition as read_condition
 from calculon.search.deployments.deployment_vocabulary import objective as read_objective
-from calculon.search.objective import Objective
 from calculon.search.ranking import Best, ParetoFront
 from calculon.search.request import stated_fields
 from calculon.serving.caches.cache import check_length, check_served
+from calculon.serving.passes.replica import Replica
 from calculon.serving.records.load import Workload
 from calculon.serving.records.read_records import WorkloadSource, read_workload, usual_workload
 from calculon.serving.states.operating_point import LATE
@@ -47,6 +48,9 @@ FEW_PAIRS = 2**4
 
 SLACK = 1e-9
 """Relaxation of a bound: the last digits of a figure depend on the order of its products."""
+
+STEPS = 1.1
+"""Relaxation of a bound by a decode pass: the times of kernels have steps, where a larger batch may be faster."""
 
 DIGITS = 40
 """Binary digits of equal scores: dividing a rate by the replicas and multiplying again changes the last digits."""
@@ -157,14 +161,12 @@ def run(
     """
     search = _Search(space, ranking, where)
     brief = LATE.isdisjoint(search.named)
-    bounds = [
-        _bound(space, group, ranking.objectives[0]) if prune else None for group in space.groups
-    ]
+    bounds = [_bounds(space, group, ranking) if prune else None for group in space.groups]
     for group, bound in zip(space.groups, bounds, strict=True):
         if bound is not None:
             # Best bounds first: their results raise the threshold early, which prunes the rest.
-            least = FEW if group.every.rates is None else FEW_PAIRS
-            parts = group.parts(np.argsort(-bound, kind="stable"), least)
+            few = FEW_PAIRS if group.every.rates is not None else FEW
+            parts = group.parts(np.lexsort(-bound[::-1]), few)
         elif shares(space, group):
             parts = group.parts_alike()
         else:
@@ -172,12 +174,20 @@ def run(
         for places in parts:
             kept = places
             if bound is not None:
-                best = bound[places // group.settings]
-                # Equal scores remain: they may win by the tie-breaking objective.
-                kept = places[best >= ranking.threshold]
+                kept = places[_may_enter(ranking, bound[:, places // group.settings])]
             if len(kept):
                 search.consider(solve(space, group, kept, brief=brief))
     return search.result()
+
+
+def _may_enter(ranking: Best | ParetoFront, bounds: Array) -> Array:
+    """Return a mask of deployments that may enter a ranking, given bounds of their score and of the first tie."""
+    score, tie = bounds
+    if not np.isfinite(ranking.threshold) or len(ranking.scores) < len(bounds):
+        return np.asarray(score >= ranking.threshold)
+    better = score > ranking.threshold + 4 * SLACK * abs(ranking.threshold)
+    # Equal scores may win by the tie-breaking objective.
+    return np.asarray((score >= ranking.threshold) & (better | (tie >= ranking.scores[1, -1])))
 
 
 class _Search:
@@ -236,17 +246,43 @@ def rounded(scores: Array) -> Array:
     return np.ldexp(np.round(np.ldexp(digits, DIGITS)), power - DIGITS)
 
 
-def _bound(space: DeploymentSpace, group: Group, objective: Objective) -> Array | None:
-    """Return an upper bound of the score of each split: from the rate of the load, or of matched pools.
+def _bounds(space: DeploymentSpace, group: Group, ranking: Best | ParetoFront) -> Array | None:
+    """Return upper bounds of the score and of the tie-breaking one, of shape ``(2, splits)``; None if unknown.
 
-    Deployments that meet the limits answer all requests of a load, so their output rate is the output rate of the load.
+    The score follows from the rate of the load, or of matched pools: deployments that meet the limits answer all
+    requests of a load, so their output rate is the output rate of the load.
     """
+    objective, *ties = ranking.objectives
     w, figure = space.workload, objective.statistic.name
     rate: Array | float | None = group.every.rates if w.rate is None else w.rate
     if rate is None or figure not in _OF_A_RATE:
         return None
     known = objective.value(rate * _OF_A_RATE[figure](w) / group.splits[0])
-    return np.asarray(known + SLACK * np.abs(known))
+    scores = known + SLACK * np.abs(known)
+    fastest = np.full_like(scores, np.inf)
+    if (
+        w.rate is not None
+        and isinstance(ranking, Best)
+        and [one.statistic.name for one in ties] == [TIES]
+    ):
+        fastest = _fastest(space, group, w.rate)
+    return np.stack([scores, fastest])
+
+
+def _fastest(space: DeploymentSpace, group: Group, rate: float) -> Array:
+    """Return an upper bound of the tokens per second of a user at a request rate, for each split.
+
+    A token takes at least a decode pass of the fewest sequences that run at a time, which follow by Little's law from
+    the time of a token of a single sequence.
+    """
+    further = group.scheduling[2:]  # token budgets and batches do not matter to decode passes
+    if group.pools is not None or group.record.batching == STATIC or np.ptp(further, axis=1).any():
+        return np.full(len(group.engines), np.inf)
+    deployments = group.deployments(np.arange(len(group.engines)) * group.settings)
+    replica = Replica(space.model, space.system, deployments, space.workload)
+    token = replica.decode(np.ones(len(group.engines))) / replica.per_pass
+    batch = np.floor(rate / deployments.replicas * (space.workload.output - 1) * token)
+    return np.asarray(STEPS * replica.per_pass / replica.decode(np.maximum(1.0, batch)))
 
 
 _OF_A_RATE: Mapping[str, Callable[[Workload], int]] = {

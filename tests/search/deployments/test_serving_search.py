@@ -89,6 +89,20 @@ def test_the_best_are_those_of_all(number):
     assert found.counts.feasible == sum(one.feasible for one in ones)
 
 
+@pytest.mark.parametrize("model", ["small", "mixture"])
+@pytest.mark.parametrize("rate", [3, 60, 700])
+def test_bounds_at_a_rate_skip_no_winner(model, rate):
+    """At a rate, tokens/s of a processor are equal for all splits of a count: ties decide."""
+    load = LENGTHS | {"rate": rate, "tpot_limit": 0.01}
+    asked = make_space(
+        MIXTURE if model == "mixture" else SMALL, (2, 8), H100, load, fix={"pipeline_par": (1, 2)}
+    )
+    for top in (1, 3):
+        found, every = (run(asked, make_ranking(top=top), prune=prune) for prune in (True, False))
+        assert found.numbers.tolist() == every.numbers.tolist()
+    assert found.counts.solved <= every.counts.solved
+
+
 @pytest.mark.parametrize("number", range(len(LOADS)))
 def test_a_brief_solution_lacks_only_the_figures_that_take_longest(number):
     space = make_space(SMALL, [*COUNTS], H100, LOADS[number], fix=FIXED)
