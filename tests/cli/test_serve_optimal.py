@@ -119,8 +119,8 @@ def test_a_rate_beyond_the_capacity_states_the_processors_that_it_needs(run):
     )
     assert first.endswith(f"misses {len(limits)} limits:")
     assert re.fullmatch(r"- rate: 9,000 requests/s needed, capacity [\d.]+", limits[0])
-    count = re.search(r"roughly (\d+) processors", hint)[1]
-    assert f"serve-optimal llama3-8B {count}-{2 * int(count)} h100_80g_sxm --rate 9000" in hint
+    assert re.search(r"roughly \d+ processors", hint)
+    assert "serve-optimal llama3-8B any h100_80g_sxm --rate 9000" in hint
 
 
 def test_bad_input(refuses):
