@@ -80,6 +80,9 @@ def first_answer(space: DeploymentSpace, chosen: Served | None) -> tuple[Alterna
     """
     found: list[Alternative] = []
     for precision, types in precisions(space):
+        # Wider types need more processors: they are no answer to the fewest.
+        if precision == WIDE and not space.counts:
+            continue
         own = replace(space, fix={**space.fix, **types})
         together = chosen if precision == RELEASED else best(own)
         found.append(Alternative(AGGREGATED, precision, together))
