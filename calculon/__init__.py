@@ -41,9 +41,8 @@ if TYPE_CHECKING:
     from calculon.hardware.system import System
     from calculon.launch.dialect import Launch
     from calculon.plan.plan import Plan
-    from calculon.search.deployments.best_deployment import serve
+    from calculon.search.deployments.best_deployment import search_deployments, serve
     from calculon.search.deployments.deployment_search import DeploymentSearch
-    from calculon.search.deployments.serving_search import search_deployments
     from calculon.search.driver import SearchResult, executions, search
     from calculon.search.sweep.sweep_driver import sweep
     from calculon.search.sweep.sweep_result import Sweep
@@ -133,9 +132,8 @@ _MODULES = {
     "advise.why": ("Why", "why"),
     "serving.by_batch": ("ByBatch", "by_batch"),
     "serving.serve": ("Served",),
-    "search.deployments.best_deployment": ("serve",),
+    "search.deployments.best_deployment": ("search_deployments", "serve"),
     "search.deployments.deployment_search": ("DeploymentSearch",),
-    "search.deployments.serving_search": ("search_deployments",),
     "search.driver": ("SearchResult", "executions", "search"),
     "declarations.execution": ("Execution",),
     "declarations.model": ("Model",),

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -339,6 +340,49 @@ def search_of_a_framework() -> Figure:
     )
 
 
+def processor_seconds(command: Sequence[str], runs: int = 3) -> float:
+    """Return the median processor time of a command, user and system."""
+    process(command)()  # compiles what has changed
+    seconds = []
+    for _ in range(runs):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        process(command)()
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return statistics.median(seconds)
+
+
+def first_answer(*question: str) -> float:
+    """Return the processor time of a question about deployments without options."""
+    return processor_seconds([str(ROOT / "bin" / "calculon"), "serve-optimal", *question])
+
+
+def first_answers_of_deployments() -> Figure:
+    """Time first answers for a dense model and a mixture of experts, with all kinds of deployments."""
+    dense = first_answer("llama-3.1-70b", "16", "h100")
+    experts = first_answer("deepseek-v3", "16", "h200")
+    return Figure(
+        "first answer about deployments, processor time",
+        "llama-3.1-70b on 16 h100, deepseek-v3 on 16 h200",
+        f"{dense:.1f} s, {experts:.1f} s",
+        "at most 2 s, 5 s",
+        dense <= 2 and experts <= 5,
+    )
+
+
+def deployments_of_many_replicas() -> Figure:
+    """Time a search whose replicas are the same on 64 times as many processors."""
+    lengths = ("h200", "--prompt", "2k", "--output", "500")
+    few, many = (first_answer("deepseek-v3", count, *lengths) for count in ("16", "1024"))
+    return Figure(
+        "search for deployments on 1,024 processors, processor time",
+        "deepseek-v3 on h200",
+        f"{many:.1f} s = {many / few:.2f} x 16 processors",
+        "at most 1.5 x",
+        many <= 1.5 * few,
+    )
+
+
 def search_of_deployments() -> Figure:
     """Time the search for a frontier of deployments, whose batches are solved for limits of both times."""
     load = {"prompt": 2048, "output": 256, "ttft_limit": 1, "tpot_limit": 0.04}
@@ -503,6 +547,8 @@ BENCHMARKS: tuple[Callable[[], Figure], ...] = (
     search_of_today,
     search_of_a_framework,
     search_of_deployments,
+    first_answers_of_deployments,
+    deployments_of_many_replicas,
     changes_of_one,
     search_process,
     small_search_process,

@@ -9,11 +9,11 @@ from calculon.declarations.statistics import MEMORIES
 from calculon.documents.comparison import SECONDS, Comparison, Line
 from calculon.documents.page_title import lettered_notes
 from calculon.documents.served_comparison import ServedComparison
-from calculon.documents.serving_page import PASSES
+from calculon.documents.serving_page import NOT_VALIDATED, PASSES
 from calculon.documents.settings_section import settings_section
 from calculon.documents.waterfall_section import digits_of_differences, waterfall_section
 from calculon.render.digits import Digits
-from calculon.render.document import Document, Section, labeled
+from calculon.render.document import Document, Section, dim, labeled
 from calculon.render.text_tables import EARLY, Column, Table
 from calculon.render.texts import counted
 
@@ -137,7 +137,8 @@ def _served(comparison: ServedComparison, *, everything: bool) -> Iterator[Secti
         machines = (one.record.provenance for one in results)
         notes = (*missed, *lettered_notes(letters, machines))
         table = _figures_table(comparison, shown)
-        yield Section("Figures", (*notes, table), said, opened=True, flush=True)
+        blocks = (*notes, table, *map(dim, _ranges(comparison)))
+        yield Section("Figures", blocks, said, opened=True, flush=True)
     for name, title in PASSES.items():
         times = [duration(getattr(one.record.passes, name).time) for one in results]
         if name == "decode":
@@ -148,6 +149,21 @@ def _served(comparison: ServedComparison, *, everything: bool) -> Iterator[Secti
     used = [f"{one.record.figures['mem_used'] / GIB:.1f} GiB" for one in results]
     table = _parts_table(comparison, comparison.memory)
     yield Section("Memory per rank", (table,), _lettered(comparison, used))
+
+
+def _ranges(comparison: ServedComparison) -> Iterator[str]:
+    """Yield the ranges of figures from published rows, each with those of all deployments."""
+    several = [one.record.ranges for one in comparison.results]
+    for name in dict.fromkeys(name for ranges in several for name in ranges):
+        texts = []
+        for one in (ranges.get(name) for ranges in several):
+            if one is None or not one.validates:
+                texts.append("none" if one is None else NOT_VALIDATED)
+                continue
+            digits = Digits(one.spread)
+            write = digits.rate if name == "output_rate" else digits.duration
+            texts.append(f"{write(one.low, one.value)} to {write(one.high, one.value)}")
+        yield f"90 % range of {name}: {_lettered(comparison, texts)}"
 
 
 def _lettered(comparison: Compared, texts: Iterable[str]) -> str:

@@ -7,15 +7,16 @@ from typing import Any
 
 from calculon.base.frozen import dataclass
 from calculon.base.records import Column as Figure
+from calculon.documents.alternatives_section import alternatives_section
 from calculon.documents.page_title import machine_of, titled
 from calculon.documents.serving_drafts import draft_mark
 from calculon.documents.serving_page import (
     NO_LIMIT,
     NOT_VALIDATED,
     duration_of,
+    pool_words,
     rate,
     requests_words,
-    split_words,
 )
 from calculon.estimate.served_errors import short_basis
 from calculon.render.digits import Digits
@@ -26,9 +27,9 @@ from calculon.render.texts import counted, quantity
 from calculon.search.deployments.deployment_search import DeploymentSearch
 from calculon.search.deployments.deployment_space import DeploymentSpace
 from calculon.search.deployments.deployment_vocabulary import TYPES, stated_default
+from calculon.search.deployments.first_answer import Alternative
 from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.load import SATURATED, Workload
-from calculon.serving.records.pool import Pool
 
 MOST = 40
 """Maximum number of deployments in the table."""
@@ -61,13 +62,22 @@ class _Winner:
     figures: Mapping[str, Any]
 
 
-def deployments_page(result: DeploymentSearch) -> Document:
-    """Return the page of a search for deployments."""
-    return _DeploymentsPage(result).document()
+def deployments_page(
+    result: DeploymentSearch, alternatives: Sequence[Alternative] = (), missed: str = ""
+) -> Document:
+    """Return the page of a search for deployments.
+
+    Args:
+        result: The search.
+        alternatives: The best deployments of other kinds.
+        missed: What fewer processors would miss, if the search is for the fewest.
+    """
+    return _DeploymentsPage(result, alternatives, missed).document()
 
 
 class _DeploymentsPage:
-    def __init__(self, result: DeploymentSearch):
+    def __init__(self, result: DeploymentSearch, alternatives: Sequence[Alternative], missed: str):
+        self.alternatives, self.missed = alternatives, missed
         self.found, self.space, self.workload = result, result.space, result.space.workload
         self.objectives = [one.statistic for one in result.objectives]
 
@@ -105,7 +115,14 @@ class _DeploymentsPage:
             "types": tried_types(space),
             "left out": left_out_words(space.left_out),
             "price": self._price_words(),
+            "fewest": self._fewest_words(),
         }
+
+    def _fewest_words(self) -> str:
+        """Return the fewest processors, and what fewer would miss; empty if the search is not for the fewest."""
+        if not self.missed:
+            return ""
+        return f"{counted(self.winners[0].deployment.num_procs, 'processor')}; {self.missed}"
 
     def _best(self) -> Iterator[Block]:
         """Yield the table of the best deployments, the chart of a Pareto front, and the legend."""
@@ -125,6 +142,8 @@ class _DeploymentsPage:
         yield Section("Frontier" if front else "Best", tuple(blocks), remark, opened=True)
         if front and (picture := self._picture(shown)).worth_drawing:
             yield Section("", (picture,))
+        if (kinds := alternatives_section(self.alternatives)) is not None:
+            yield kinds
         notes = (self._ranges(), "; ".join(self._meanings(differ)), self._between())
         yield Section("", tuple(map(dim, filter(None, notes))))
 
@@ -247,8 +266,8 @@ class _DeploymentsPage:
             yield own | {
                 "rank": str(rank),
                 "procs": f"{d.num_procs:,}",
-                "replicas": f"{d.replicas:,} x {split_words(d)}",
-                "prefill": _prefill_words(d.prefill),
+                "replicas": pool_words(d),
+                "prefill": "" if d.prefill is None else pool_words(d.prefill),
                 "budget": f"{d.token_budget:,}",
                 "drafts": draft_mark(d),
                 "batch": f"{one.batch:,}",
@@ -302,13 +321,6 @@ def left_out_words(left_out: Mapping[str, Sequence[Any]]) -> str:
 
 def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
-
-
-def _prefill_words(pool: Pool | None) -> str:
-    """Return the prefill pool; empty if there is none."""
-    if pool is None:
-        return ""
-    return f"{pool.replicas:,} x {split_words(pool)}"
 
 
 def tried_types(space: DeploymentSpace) -> str:

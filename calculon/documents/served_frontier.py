@@ -11,8 +11,8 @@ from calculon.base.errors import Infeasible, Problem, SpecError
 from calculon.declarations.model import Model
 from calculon.hardware.system import System
 from calculon.inputs import Source
+from calculon.search.deployments.best_deployment import search_deployments
 from calculon.search.deployments.deployment_search import DeploymentSearch
-from calculon.search.deployments.serving_search import search_deployments
 from calculon.search.search_counts import pareto_front
 from calculon.serving.by_batch import ByBatch, by_batch
 from calculon.serving.records.load import SATURATED, Workload
@@ -38,7 +38,7 @@ def frontier_of(
 
     Args:
         model, num_procs, workload, options, fix, add, apart: As in
-            :func:`~calculon.search.deployments.serving_search.search_deployments`.
+            :func:`~calculon.search.deployments.best_deployment.search_deployments`.
         systems: The machines; duplicates count once.
 
     Raises:

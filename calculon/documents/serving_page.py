@@ -80,9 +80,17 @@ _BETTER = {
 """Labels of machine parts, whose names are keys of results."""
 
 
-def serving_page(served: ServedRecord, note: str = "") -> Document:
-    """Return the page of a deployment; `note` explains a name that matches several systems."""
-    return _ServingPage(served).document(note)
+def serving_page(
+    served: ServedRecord, note: str = "", alternatives: Section | None = None
+) -> Document:
+    """Return the page of a deployment.
+
+    Args:
+        served: The deployment.
+        note: Explanation of a name that matches several systems.
+        alternatives: The best deployments of other kinds, which follow the answer.
+    """
+    return _ServingPage(served).document(note, alternatives)
 
 
 def rates_of(served: ServedRecord) -> list[tuple[str, str, str]]:
@@ -96,7 +104,7 @@ class _ServingPage:
         self.figures = served.figures
         self.deployment, self.workload = served.deployment, served.workload
 
-    def document(self, note: str) -> Document:
+    def document(self, note: str, alternatives: Section | None) -> Document:
         """Return the complete page."""
         served, procs = self.served, self.deployment.num_procs
         question = {
@@ -110,6 +118,7 @@ class _ServingPage:
         parts = (
             self._answer(),
             *self._settings(),
+            *((alternatives,) if alternatives is not None else ()),
             self._causes(),
             SideBySide(((self._memory(),), load), SIDE_BY_SIDE),
             SideBySide(((self._pass("decode"),), (self._pass("prefill"),)), SIDE_BY_SIDE),
@@ -482,6 +491,11 @@ def split_words(d: Pool) -> str:
     return replica_words(d.to_dict()) + (
         f" with {counted(copies, 'expert')} twice" if copies else ""
     )
+
+
+def pool_words(d: Pool) -> str:
+    """Return the replicas of a deployment or a pool, and the split of each."""
+    return f"{d.replicas:,} x {split_words(d)}"
 
 
 def types_words(d: Deployment, arithmetic: str = "") -> str:

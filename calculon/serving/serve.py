@@ -107,7 +107,7 @@ class Served(Tabular):
         if w.rate is None or not (1 < (load := max(loads, default=0)) < math.inf):
             return ()
         count = self.deployment.num_procs * math.ceil(load)
-        search = f"{self.model.name} {count}-{2 * count} {self.system.name} --rate {w.rate:g}"
+        search = f"{self.model.name} any {self.system.name} --rate {w.rate:g}"
         return (
             f"Hint: this rate needs roughly {count:,} processors: calculon serve-optimal {search}",
         )

@@ -13,6 +13,7 @@ import calculon
 from calculon.base.errors import SpecError
 from calculon.declarations.files import write_json
 from calculon.declarations.serving_figures import SERVING_FIGURES
+from calculon.render.digits import Digits
 from calculon.serving.served_record import read_served
 
 LENGTHS = ("--prompt", "900", "--output", "300")
@@ -49,6 +50,15 @@ def test_files_stand_side_by_side(output_of, files):
     asked = lines[lines.index("Inputs that differ") + 2 :]
     assert asked[0].split() == ["weights_dtype", "bfloat16", "float8"]
     assert "B misses rate: 900 requests" in out
+
+
+def test_ranges_of_figures_stand_side_by_side(output_of, files, served):
+    out = output_of("compare", *files)
+    said = {line.split(":")[0]: line for line in out.splitlines() if line.startswith("90 % range")}
+    assert {*said} == {f"90 % range of {name}" for name in served[0].ranges}
+    one = served[0].ranges["output_rate"]
+    low, high = (Digits(one.spread).rate(end, one.value) for end in (one.low, one.high))
+    assert f"A {low} to {high}, B " in said["90 % range of output_rate"]
 
 
 def test_every_difference_is_that_of_the_figures(run, files):

@@ -4,6 +4,7 @@ import pytest
 
 import calculon
 from calculon.documents.deployments_page import deployments_page, left_out_words
+from calculon.search.deployments.first_answer import first_answer
 from tests.documents.drawing import drawn
 from tests.store import cache_by_repr
 
@@ -55,6 +56,23 @@ def test_a_row_takes_a_line_and_the_settings_stay(width):
     assert [line.split()[0] for line in shown] == [str(rank) for rank in range(len(shown))]
     assert max(map(len, text.splitlines())) <= width
     assert ("user, USD/M; a wider screen shows all" in text) == (width == 80)
+
+
+def test_the_best_of_each_kind_is_in_one_table_with_the_gain_over_the_chosen_one():
+    search = found(counts=2, fix={})
+    others = first_answer(search.space, search.best)
+    text = drawn(deployments_page(search, others), width=140)
+    head = text.index("Best of each kind: tokens/s per processor")
+    rows = [line.split() for line in text[head:].splitlines()]
+    kinds = [row for row in rows if {"aggregated", "disaggregated"} & {*row[:1]} and "TP" in row]
+    assert len(kinds) == len([one for one in others if one.served])
+    assert "chosen" in kinds[0]
+    assert {"USD/M", "TTFT", "TPOT"} <= set(rows[1])
+    assert "Best of each kind" not in page(search)
+    alone = first_answer(found(counts=1).space, found(counts=1).best)
+    assert "None meets the limits: disaggregated, as released" in drawn(
+        deployments_page(found(counts=1), alone), width=140
+    )
 
 
 def test_what_the_ranking_is_by_is_never_left_out():

@@ -6,7 +6,7 @@ import pytest
 
 from calculon.documents.served_frontier import AXES, frontier_of
 from calculon.inputs import Changed
-from calculon.search.deployments.serving_search import search_deployments
+from calculon.search.deployments.best_deployment import search_deployments
 from calculon.serving.serve import serve
 from tests.serving.given import H100, SMALL
 

@@ -1,16 +1,24 @@
 """``calculon serve``: estimate an LLM serving deployment (prefill, decode, continuous batching, KV cache)."""
 
 import argparse
+from typing import TYPE_CHECKING
 
+from calculon.cli.changes import parsed
 from calculon.cli.deploy_folder import add_deploy, check_deploy, report_deploy, write_deploy
-from calculon.cli.options import Log, Parser, add_answer, check_answer
+from calculon.cli.field_options import processors_in_place
+from calculon.cli.options import Log, Parser, add_answer, answer_format, check_answer, whole_page
 from calculon.cli.serving_options import (
+    KINDS,
     add_deployment,
     assume_workload,
     requested_deployment,
     specs_of,
 )
 from calculon.declarations.origin import note_on
+
+if TYPE_CHECKING:
+    from calculon.render.document import Section
+    from calculon.serving.serve import Served
 
 
 def configure(parser: Parser) -> None:
@@ -25,7 +33,8 @@ def configure(parser: Parser) -> None:
         "calculon serve gpt-oss-120b 1 h100 --prompt 1k --output 1k --set experts_dtype=mxfp4 -o served.json\n"
         "calculon serve llama-3.1-70b 8 h100 --prompt 2k --output 500 --users 64 --deploy llama "
         "--checkpoint meta-llama/Llama-3.1-70B-Instruct",
-        "A processor count means its best deployment, as found by calculon serve-optimal; --set restricts the search.",
+        "A processor count means its best deployment, as found by calculon serve-optimal, and any the fewest "
+        "processors for a --rate or --users; --set restricts the search.",
     )
     add_deployment(parser)
     parser.switch(
@@ -40,7 +49,16 @@ def configure(parser: Parser) -> None:
     )
     add_answer(parser, flags=("-o",))  # --output is the number of generated tokens
     parser.show_first(
-        *("--engine", "--workload", "--prompt", "--output", "--rate", "--users", "--ttft", "--tpot"),
+        *(
+            "--engine",
+            "--workload",
+            "--prompt",
+            "--output",
+            "--rate",
+            "--users",
+            "--ttft",
+            "--tpot",
+        ),
         *("--set", "--verbose", "--deploy", "--format", "-o"),
     )
 
@@ -65,9 +83,32 @@ def _answer(arguments: argparse.Namespace, log: Log) -> int:
         found = written.served
     from calculon.documents.serving_page import serving_page
 
-    note = note_on(found.system)
-    log.answer(arguments, lambda: serving_page(found.record, note), found.to_dict, parts=1)
+    note, others = note_on(found.system), _alternatives(arguments, found)
+    # The first parts have no gains of better hardware, which take longer than the rest.
+    short = not whole_page(arguments)
+    log.answer(
+        arguments,
+        lambda: serving_page(found.brief if short else found.record, note, others),
+        found.to_dict,
+        parts=1 if others is None else 2,
+    )
     report_deploy(arguments, log)
     if not all(one.met for one in found.limits):
         raise found.infeasible("it misses")
     return 0
+
+
+def _alternatives(arguments: argparse.Namespace, found: "Served") -> "Section | None":
+    """Return the best deployments of other kinds; None if the question states a split, or a field of the deployment."""
+    from calculon.search.deployments.deployment_vocabulary import ANY
+
+    asked = arguments.deployment
+    searched = asked == ANY or processors_in_place(asked) is not None
+    if not (found.tried and searched) or parsed(arguments.changes, KINDS)["deployment"]:
+        return None
+    if answer_format(arguments) == "json":
+        return None
+    from calculon.documents.alternatives_section import alternatives_section
+    from calculon.search.deployments.first_answer import alternatives_of
+
+    return alternatives_section(alternatives_of(found))

@@ -1,6 +1,7 @@
 """``calculon serve-optimal``: find the best deployments of a model, or their Pareto front."""
 
 import argparse
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from calculon.base.errors import Problem, SpecError
@@ -29,6 +30,8 @@ from calculon.declarations.files import csv_text, document_suffix
 
 if TYPE_CHECKING:
     from calculon.search.deployments.deployment_search import DeploymentSearch
+    from calculon.search.deployments.deployment_space import DeploymentSpace
+    from calculon.search.deployments.first_answer import Alternative
 
 FORMATS = ("text", "csv", "json")
 SUFFIXES = (".json", ".csv", ".parquet")
@@ -41,6 +44,7 @@ def configure(parser: Parser) -> None:
         "chunked or separate prefill. Each winner in a .json file is a deployment: calculon serve MODEL best.json#0 "
         "SYSTEM. Exit code 1 if none meets the limits.",
         "calculon serve-optimal llama-3.1-70b 8 h100 --prompt 2k --output 256 --tpot 30ms\n"
+        "calculon sop llama-3.1-70b any h100 --rate 40\n"
         "calculon sop llama-3.1-70b 8:64:x2 h100 best.json --prompt 2k --output 256 --rate 40 --ttft 1 "
         "--tpot 40ms --objective usd_per_mtoken:min\n"
         "calculon sop llama-3.1-70b 8 h100 - --prompt 2k --output 256 --tpot 30ms --add weights_dtype=float8 "
@@ -59,7 +63,8 @@ def configure(parser: Parser) -> None:
     parser.argument("MODEL", "the model: a name, or a file")
     parser.argument(
         "NUM_PROCS",
-        "processors: a count, a list (8,16) or inclusive ranges: 8-64 doubles, 8:64:8 adds, 8:64:x2 multiplies",
+        "processors: a count, a list (8,16) or inclusive ranges: 8-64 doubles, 8:64:8 adds, 8:64:x2 multiplies; any: "
+        "the fewest that answer a --rate or --users",
     )
     parser.argument("SYSTEM", "the machine: a name, or a file")
     parser.argument(
@@ -125,23 +130,24 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     assume_workload(arguments)
     file = _file(arguments)
     check_deploy(arguments)
-    found = _search(arguments)
+    space, found, missed = _search(arguments)
     if not len(found):
         from calculon.advise.serving_fixes import fixes_of_search, with_fixes
 
         raise with_fixes(found.why, fixes_of_search(found.space, "--fix"))
+    alternatives = _alternatives(arguments, space, found)
     if file is not None:
-        _write(found, file)
+        _write(found, alternatives, file)
     if arguments.deploy is not None:
         write_deploy(arguments, found[0])
     if arguments.format == "json":
-        log.write(found.to_dict(), STDOUT)
+        log.write(_document(found, alternatives), STDOUT)
     elif arguments.format == "csv":
         log(_csv(found))
     else:
         from calculon.documents.deployments_page import deployments_page
 
-        log.show(deployments_page(found))
+        log.show(deployments_page(found, alternatives, missed))
         if file is not None:
             log(f"Output: {file}")
         report_deploy(arguments, log)
@@ -165,11 +171,18 @@ def _file(arguments: argparse.Namespace) -> str | None:
     return str(files[0])
 
 
-def _search(arguments: argparse.Namespace) -> "DeploymentSearch":
-    """Run the search that the arguments describe."""
+def _search(
+    arguments: argparse.Namespace,
+) -> "tuple[DeploymentSpace, DeploymentSearch, str]":
+    """Run the search that the arguments describe: its space, its result, and what fewer processors would miss."""
     from calculon.inputs import Changed
     from calculon.search.deployments import deployment_vocabulary
-    from calculon.search.deployments.serving_search import OBJECTIVE, make_space, searched
+    from calculon.search.deployments.fewest_processors import check_fewest, fewest
+    from calculon.search.deployments.serving_search import (
+        OBJECTIVE,
+        make_space,
+        searched,
+    )
 
     changes = parsed(arguments.changes, KINDS)
     pareto = _pareto(arguments)
@@ -185,8 +198,25 @@ def _search(arguments: argparse.Namespace) -> "DeploymentSearch":
         apart=arguments.apart,
         named=("--fix", "--add"),
     )
-    objective = arguments.objective or OBJECTIVE
-    return searched(space, objective, arguments.top or 1, pareto, arguments.where)
+    objective, top = arguments.objective or OBJECTIVE, arguments.top or 1
+    if space.counts:
+        return space, searched(space, objective, top, pareto, arguments.where), ""
+    names = ("objective", "pareto", "where", "apart")
+    check_fewest({f"--{name}": getattr(arguments, name) for name in names})
+    fleet = fewest(space, top)
+    return space, fleet.found, fleet.missed
+
+
+def _alternatives(
+    arguments: argparse.Namespace, space: "DeploymentSpace", found: "DeploymentSearch"
+) -> "tuple[Alternative, ...]":
+    """Return the best deployments of other kinds; none if the question selects deployments itself."""
+    from calculon.search.deployments.first_answer import first_answer
+
+    asked = "objective", "pareto", "where", "top", "add", "apart", "fix"
+    if any(getattr(arguments, one) for one in asked):
+        return ()
+    return first_answer(space, found[0])
 
 
 def _pareto(arguments: argparse.Namespace) -> tuple[str, ...]:
@@ -207,12 +237,18 @@ def _csv(result: "DeploymentSearch") -> str:
     return text.rstrip("\n")
 
 
-def _write(result: "DeploymentSearch", file: str) -> None:
+def _document(result: "DeploymentSearch", alternatives: "Sequence[Alternative]") -> dict[str, Any]:
+    """Return the result as plain values, with the best deployments of other kinds if there are any."""
+    others = {"alternatives": [one.to_dict() for one in alternatives]} if alternatives else {}
+    return result.to_dict() | others
+
+
+def _write(result: "DeploymentSearch", alternatives: "Sequence[Alternative]", file: str) -> None:
     """Write the winners in the format of the file's suffix."""
     from calculon.declarations.files import write_json
 
     if document_suffix(file) == ".json":
-        write_json(file, result.to_dict())
+        write_json(file, _document(result, alternatives))
         return
     import numpy as np
 

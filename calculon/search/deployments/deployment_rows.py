@@ -109,10 +109,11 @@ def shares(space: DeploymentSpace, group: Group) -> bool:
     return alone and space.workload.kind == SATURATED and space.workload.requests is None
 
 
-def solve(space: DeploymentSpace, group: Group, places: Array) -> Rows:
+def solve(space: DeploymentSpace, group: Group, places: Array, *, brief: bool = False) -> Rows:
     """Return the figures of deployments of a group, given by their indices.
 
-    They are equal to the results of :func:`calculon.serve`.
+    They are equal to the results of :func:`calculon.serve`; with `brief`, without the figures that take longest
+    (:data:`~calculon.serving.states.operating_point.LATE`).
     """
     alike, chosen = np.arange(len(places)), places
     if shares(space, group):
@@ -129,7 +130,7 @@ def solve(space: DeploymentSpace, group: Group, places: Array) -> Rows:
         deployments = Deployments.of(group.record, None, **columns | {SPLIT[0]: single})
     load = OperatingPointSolver(Replica(space.model, space.system, deployments, space.workload))
     free = load.memory.free / load.memory.capacity
-    return Rows(space, group, places, load.solve(), alike, free)
+    return Rows(space, group, places, load.solve(brief=brief), alike, free)
 
 
 def fits_in_memory(space: DeploymentSpace) -> bool:

@@ -170,7 +170,7 @@ class DeploymentSearch(Tabular):
         figures = {name: column.tolist() for name, column in self.columns.items()}
         winners = []
         for rank, deployment in enumerate(self.deployments):
-            values = {name: _nullable(column[rank]) for name, column in figures.items()}
+            values = {name: nullable(column[rank]) for name, column in figures.items()}
             batch = values.pop("batch")
             winners.append(
                 {
@@ -251,6 +251,6 @@ class DeploymentSearch(Tabular):
         return f"<DeploymentSearch: {text}>"
 
 
-def _nullable(value: float) -> float | None:
+def nullable(value: float | None) -> float | None:
     """Return a value, or None if it is not finite, as JSON cannot represent it."""
-    return value if math.isfinite(value) else None
+    return value if value is not None and math.isfinite(value) else None

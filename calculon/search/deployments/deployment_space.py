@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import product
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from calculon.base.errors import Problem, SpecError
+from calculon.base.errors import SpecError
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array, Count
 from calculon.declarations.model import Model
@@ -23,6 +23,7 @@ from calculon.search.deployments.deployment_vocabulary import (
     STATIC,
     stated_default,
 )
+from calculon.search.deployments.pool_pairs import Splits, all_pairs, matched_pairs, pool_rates
 from calculon.search.space import Values
 from calculon.serving.caches.cache import copies_of_heads
 from calculon.serving.default_deployment import default_types
@@ -34,8 +35,12 @@ from calculon.serving.records.load import SATURATED, Workload
 from calculon.serving.records.read_records import read_deployment
 from calculon.serving.records.speculation import NO_DRAFT
 
-MAX_APART = 4_000_000
-"""Largest number of pairs of prefill and decode pools: all are held in memory."""
+Kind = Literal["together", "apart", "matched", "alone"]
+"""Enumerated deployments: replicas that prefill and decode; all pairs of prefill and decode pools; pairs with equal
+rates, of replicas that fill nodes; a single replica of each split that divides the largest count."""
+
+OF_POOLS = frozenset({"apart", "matched"})
+"""Kinds of disaggregated deployments."""
 
 ROWS, ROWS_ALIKE = 2**16, 2**19
 """Deployments that are solved together, and the limit if many of them are equal: bounds the memory of a search."""
@@ -48,21 +53,32 @@ class Group:
     Attributes:
         number: Number of the first deployment.
         record: The choices.
-        splits (shape (fields of SPLIT, splits)): Processors of all replicas, and the split of each replica.
-        engines (shape (splits,)): Index of the split of a replica in the distinct ones.
-        pools: Splits of the prefill pools, if there are any.
+        every: Splits of the deployments.
         scheduling (shape (fields of SCHEDULING, settings)): Token budgets, and batches that they allow.
     """
 
     number: int
     record: Deployment
-    splits: Array
-    engines: Array
+    every: Splits
     scheduling: Array
-    pools: Array | None = None
 
     def __len__(self) -> int:
-        return self.splits.shape[1] * self.settings
+        return len(self.engines) * self.settings
+
+    @property
+    def splits(self) -> Array:
+        """Processors of all replicas, and the split of each."""
+        return self.every.own
+
+    @property
+    def engines(self) -> Array:
+        """Index of the split of a replica in the distinct ones."""
+        return self.every.engines
+
+    @property
+    def pools(self) -> Array | None:
+        """Splits of the prefill pools, if there are any."""
+        return self.every.pools
 
     @property
     def settings(self) -> int:
@@ -110,10 +126,10 @@ class DeploymentSpace:
 
     Attributes:
         model, system, workload: The served model, its system, and the workload.
-        counts: Processor counts.
+        counts: Processor counts; empty for the fewest processors that are sufficient.
         fix, add: Values by field: the only ones to try, and additional ones.
         vary_batch: True to try batches that the load does not determine: a load that states neither a rate nor users.
-        apart: True to try also disaggregated deployments with a separate prefill pool.
+        kinds: Deployments that are enumerated.
     """
 
     model: Model
@@ -123,7 +139,7 @@ class DeploymentSpace:
     fix: Mapping[str, Values]
     add: Mapping[str, Values]
     vary_batch: bool = False
-    apart: bool = False
+    kinds: tuple[Kind, ...] = ("together",)
 
     @cached_property
     def groups(self) -> tuple[Group, ...]:
@@ -135,16 +151,16 @@ class DeploymentSpace:
         found: list[Group] = []
         number = 0
         for record in self._records():
-            for every in (self._together, self._apart) if self.apart else (self._together,):
-                of_pools = every.pools is not None
+            for kind in self.kinds:
+                of_pools = kind in OF_POOLS
                 if of_pools and record.batching == STATIC:  # static batches cannot be disaggregated
                     continue
+                own = _with_pool(record) if of_pools else record
+                every = self._splits(kind, own)
                 splits = every.take(self._drafted(record, every))
                 for scheduling in self._scheduling(record, of_pools=of_pools):
                     if scheduling.shape[1] and len(splits.engines):
-                        own = _with_pool(record) if of_pools else record
-                        args = splits.own, splits.engines, scheduling, splits.pools
-                        found.append(Group(number, own, *args))
+                        found.append(Group(number, own, splits, scheduling))
                         number += len(found[-1])
         return tuple(found)
 
@@ -208,7 +224,8 @@ class DeploymentSpace:
     def left_out(self) -> Mapping[str, Values]:
         """Requested values that no deployment can have, by field; True for separate prefill pools."""
         found = {name: self._never(name, one) for name, one in {**self.fix, **self.add}.items()}
-        if self.apart and all(group.pools is None for group in self.groups):
+        asked = not OF_POOLS.isdisjoint(self.kinds)
+        if asked and all(group.pools is None for group in self.groups):
             found[POOL] = (True,)
         return {name: values for name, values in found.items() if values}
 
@@ -226,43 +243,37 @@ class DeploymentSpace:
                 had.add(group.record.to_dict().get(name, stated_default(name)))
         return tuple(value for value in values if had and value not in had)
 
+    def _splits(self, kind: Kind, record: Deployment) -> Splits:
+        """Return the splits of a kind; those of matched pools depend on the choices of a record."""
+        engines = self._engines
+        if kind == "apart":
+            return self._apart
+        if kind == "matched":
+            procs, node = engines[0] * engines[1], self.system.networks[0].size
+            fills = (node % procs == 0) | (procs % node == 0)
+            usable = engines[:, fills & (procs < max(self.counts))]
+            rates = pool_rates(self.model, self.system, self.workload, record, usable)
+            return matched_pairs(usable, self.counts, rates)
+        if kind == "alone":
+            procs = engines[0] * engines[1]
+            (tiles,) = np.nonzero(max(self.counts) % procs == 0)
+            return Splits(np.stack([procs[tiles], *engines[:, tiles]]), tiles)
+        return self._together
+
     @cached_property
-    def _together(self) -> "_Splits":
+    def _apart(self) -> Splits:
+        """Splits of all counts into two pools of whole replicas."""
+        return all_pairs(self._engines, self.counts)
+
+    @cached_property
+    def _together(self) -> Splits:
         """Splits of all counts into whole replicas."""
         engines = self._engines
         counts = np.array(self.counts, np.int64)
         count, engine = np.nonzero(counts[:, None] % (engines[0] * engines[1]) == 0)
-        return _Splits(np.stack([counts[count], *engines[:, engine]]), engine)
+        return Splits(np.stack([counts[count], *engines[:, engine]]), engine)
 
-    @cached_property
-    def _apart(self) -> "_Splits":
-        """Splits of all counts into two pools of whole replicas.
-
-        The order for each count: splits of prefill replicas, the number of prefill replicas, splits of decode replicas.
-        """
-        engines = self._engines
-        procs = engines[0] * engines[1]
-        own, chosen, pools = [], [], []
-        for count in self.counts:
-            # Every split of a prefill replica, with 1 to `most` replicas, leaves processors for decoding.
-            most = (count - 1) // procs
-            pool = np.repeat(np.arange(len(procs)), most)
-            replicas = np.arange(len(pool)) - np.repeat(np.cumsum(most) - most, most) + 1
-            prefill = replicas * procs[pool]
-            at, engine = np.nonzero((count - prefill)[:, None] % procs == 0)
-            whole = [np.full(len(at), count), *engines[:, engine]]
-            own.append(np.array(whole, np.int32))
-            pools.append(np.array([prefill[at], *engines[:, pool[at]]], np.int32))
-            chosen.append(engine)
-            if sum(map(len, chosen)) > MAX_APART:
-                hint = "list fewer, or fix degrees: pipeline_par=1,2,4"
-                wanted = f"counts with at most {MAX_APART:,} pairs of pools"
-                raise SpecError("num_procs", Problem("", wanted, f"more for {count:,}", hint))
-        return _Splits(
-            np.concatenate(own, axis=1), np.concatenate(chosen), np.concatenate(pools, axis=1)
-        )
-
-    def _drafted(self, record: Deployment, splits: "_Splits") -> Array:
+    def _drafted(self, record: Deployment, splits: Splits) -> Array:
         """Return a mask of splits that a draft model supports: its own heads and experts must divide, too."""
         sizes = dict(zip(SPLIT, splits.own, strict=True))
         draft = draft_of(self.model, record)
@@ -354,20 +365,6 @@ class DeploymentSpace:
         for mixes in (False, True):
             chosen = [one for one in settings if (one[0] > 0) == mixes]
             yield np.array(chosen, np.int64).reshape(-1, len(SCHEDULING)).T
-
-
-@dataclass(frozen=True)
-class _Splits:
-    """Splits of counts: fields, indices of the distinct split of a replica, and prefill pools if there are any."""
-
-    own: Array
-    engines: Array
-    pools: Array | None = None
-
-    def take(self, kept: Array) -> "_Splits":
-        """Return selected splits."""
-        pools = None if self.pools is None else self.pools[:, kept]
-        return _Splits(self.own[:, kept], self.engines[kept], pools)
 
 
 def _with_pool(record: Deployment) -> Deployment:

@@ -51,6 +51,9 @@ _ASKED = {
 }
 """Hints for fields that cannot be restricted."""
 
+ANY = "any"
+"""Processor count that means the fewest processors that are sufficient."""
+
 STATIC = "static"
 """Batching that ignores token budgets."""
 

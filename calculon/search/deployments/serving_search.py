@@ -11,7 +11,6 @@ from calculon.base.units import Array
 from calculon.declarations import arguments
 from calculon.declarations.model import Model
 from calculon.declarations.spellings import processor_counts
-from calculon.estimate.argument_order import takes_either_order
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.search.conditions import Condition
@@ -19,18 +18,21 @@ from calculon.search.deployments.deployment_rows import Rows, shares, solve
 from calculon.search.deployments.deployment_search import DeploymentCounts, DeploymentSearch
 from calculon.search.deployments.deployment_space import ROWS, DeploymentSpace, Group
 from calculon.search.deployments.deployment_vocabulary import (
+    ANY,
+    STATIC,
     checked,
     may_be_unknown,
     unknown_figure,
 )
 from calculon.search.deployments.deployment_vocabulary import condition as read_condition
 from calculon.search.deployments.deployment_vocabulary import objective as read_objective
-from calculon.search.objective import Objective
 from calculon.search.ranking import Best, ParetoFront
 from calculon.search.request import stated_fields
 from calculon.serving.caches.cache import check_length, check_served
+from calculon.serving.passes.replica import Replica
 from calculon.serving.records.load import Workload
 from calculon.serving.records.read_records import WorkloadSource, read_workload, usual_workload
+from calculon.serving.states.operating_point import LATE
 
 OBJECTIVE = "output_rate_per_proc"
 """Default objective. At a given request rate, the deployment with the fewest processors has the highest rate each."""
@@ -41,62 +43,17 @@ TIES = "interactivity"
 FEW = 2**9
 """Deployments that are solved first: the best of them may prune the others."""
 
+FEW_PAIRS = 2**4
+"""Pairs of pools that are solved first: their bounds are close, so the best of them prune most others."""
+
 SLACK = 1e-9
 """Relaxation of a bound: the last digits of a figure depend on the order of its products."""
 
+STEPS = 1.1
+"""Relaxation of a bound by a decode pass: the times of kernels have steps, where a larger batch may be faster."""
+
 DIGITS = 40
 """Binary digits of equal scores: dividing a rate by the replicas and multiplying again changes the last digits."""
-
-
-@takes_either_order
-def search_deployments(
-    model: Source | Model,
-    num_procs: int | str | Sequence[int],
-    system: Source | System,
-    workload: WorkloadSource | None = None,
-    *,
-    objective: str = OBJECTIVE,
-    top: int = 1,
-    pareto: Sequence[str] = (),
-    where: str | None = None,
-    fix: Mapping[str, Any] | None = None,
-    add: Mapping[str, Any] | None = None,
-    apart: bool = False,
-    **options: Any,
-) -> DeploymentSearch:
-    """Search for the best deployments of a model.
-
-    The search tries each split of the processors into replicas, and of replicas into tensor, pipeline and expert
-    parallelism, with chunked prefill (token budgets from 512 to 16,384) and with prefill in separate passes. Batches
-    are solved as in :func:`calculon.serve`, and all limits are met. Data types have 16 bits, unless `fix` or `add`
-    names others.
-
-    Args:
-        model, system, workload, **options: As in :func:`calculon.serve`.
-        num_procs: Processors of the deployment; several counts as ``"8:64:x2"``, or as a list.
-        objective, top: ``FIGURE[:max|min]`` to rank by (``calculon describe serving``), and the number of best
-            deployments to return.
-        pareto: Figures of a Pareto front; for loads without a rate or users also over batches of powers of two.
-        where: A condition such as ``"ttft_p < 0.5 and tensor_par <= 4"``.
-        fix: Values by field of a deployment, the only ones to try: ``{"tensor_par": 8}``.
-        add: Additional values by field: ``{"weights_dtype": "float8"}``.
-        apart: True to try disaggregated deployments, too: each number of prefill replicas of each split.
-
-    Returns:
-        The best first; ties go to the shortest time per token, then to the first deployment.
-
-    Raises:
-        SpecError: For every error in the arguments.
-
-    Examples:
-        >>> found = search_deployments("llama3-8B", "1,2", "h100_80g_sxm", prompt=1000, output=200, rate=5)
-        >>> found.best.deployment.num_procs
-        1
-    """
-    space = make_space(
-        model, num_procs, system, workload, options, fix, add, vary_batch=bool(pareto), apart=apart
-    )
-    return searched(space, objective, top, pareto, where)
 
 
 def searched(
@@ -106,7 +63,7 @@ def searched(
     pareto: Sequence[str] = (),
     where: str | None = None,
 ) -> DeploymentSearch:
-    """Search a space; arguments and errors as of :func:`search_deployments`."""
+    """Search a space; arguments and errors as of :func:`~calculon.search_deployments`."""
     condition = None if where is None else read_condition(where)
     ranking = make_ranking(objective, top, pareto)
     result = run(space, ranking, condition)
@@ -130,7 +87,7 @@ def make_space(
     apart: bool = False,
     named: Sequence[str] = ("fix", "add"),
 ) -> DeploymentSpace:
-    """Return the space of deployments; arguments and errors as of :func:`search_deployments`."""
+    """Return the space of deployments; arguments and errors as of :func:`~calculon.search_deployments`."""
     found = inputs.model(model)
     check_served(found)
     fixed, added = (
@@ -152,11 +109,14 @@ def make_space(
         fix=fixed,
         add=added,
         vary_batch=vary_batch,
-        apart=apart,
+        kinds=("together", "apart") if apart else ("together",),
     )
 
 
 def _counts(asked: int | str | Sequence[int]) -> tuple[int, ...]:
+    """Return the counts of a question; empty for the fewest processors."""
+    if asked == ANY:
+        return ()
     if isinstance(asked, str):
         return processor_counts(asked)
     several = asked if isinstance(asked, Iterable) else [asked]
@@ -200,13 +160,13 @@ def run(
         prune: True to skip deployments whose score is known to be too low before their batch is solved.
     """
     search = _Search(space, ranking, where)
-    bounds = [
-        _bound(space, group, ranking.objectives[0]) if prune else None for group in space.groups
-    ]
+    brief = LATE.isdisjoint(search.named)
+    bounds = [_bounds(space, group, ranking) if prune else None for group in space.groups]
     for group, bound in zip(space.groups, bounds, strict=True):
         if bound is not None:
             # Best bounds first: their results raise the threshold early, which prunes the rest.
-            parts = group.parts(np.argsort(-bound, kind="stable"), FEW)
+            few = FEW_PAIRS if group.every.rates is not None else FEW
+            parts = group.parts(np.lexsort(-bound[::-1]), few)
         elif shares(space, group):
             parts = group.parts_alike()
         else:
@@ -214,12 +174,20 @@ def run(
         for places in parts:
             kept = places
             if bound is not None:
-                best = bound[places // group.settings]
-                # Equal scores remain: they may win by the tie-breaking objective.
-                kept = places[best >= ranking.threshold]
+                kept = places[_may_enter(ranking, bound[:, places // group.settings])]
             if len(kept):
-                search.consider(solve(space, group, kept))
+                search.consider(solve(space, group, kept, brief=brief))
     return search.result()
+
+
+def _may_enter(ranking: Best | ParetoFront, bounds: Array) -> Array:
+    """Return a mask of deployments that may enter a ranking, given bounds of their score and of the first tie."""
+    score, tie = bounds
+    if not np.isfinite(ranking.threshold) or len(ranking.scores) < len(bounds):
+        return np.asarray(score >= ranking.threshold)
+    better = score > ranking.threshold + 4 * SLACK * abs(ranking.threshold)
+    # Equal scores may win by the tie-breaking objective.
+    return np.asarray((score >= ranking.threshold) & (better | (tie >= ranking.scores[1, -1])))
 
 
 class _Search:
@@ -231,9 +199,9 @@ class _Search:
         self._space, self._ranking, self._where = space, ranking, where
         self._solved = self._unfit = self._missing = 0
         self._nearest: tuple[bool, float, int] | None = None
-        named = [one.statistic.name for one in ranking.objectives]
-        named += sorted(where.names) if where is not None else []
-        self._unknown = {name: True for name in named if may_be_unknown(name)}
+        self.named = [one.statistic.name for one in ranking.objectives]
+        self.named += sorted(where.names) if where is not None else []
+        self._unknown = {name: True for name in self.named if may_be_unknown(name)}
 
     def consider(self, rows: Rows) -> None:
         """Add solved deployments."""
@@ -278,20 +246,47 @@ def rounded(scores: Array) -> Array:
     return np.ldexp(np.round(np.ldexp(digits, DIGITS)), power - DIGITS)
 
 
-def _bound(space: DeploymentSpace, group: Group, objective: Objective) -> Array | None:
-    """Return the score of each split if the load determines it: rates and cost at a given request rate.
+def _bounds(space: DeploymentSpace, group: Group, ranking: Best | ParetoFront) -> Array | None:
+    """Return upper bounds of the score and of the tie-breaking one, of shape ``(2, splits)``; None if unknown.
 
-    Deployments that meet the limits answer all requests, so their output rate is the output rate of the load.
+    The score follows from the rate of the load, or of matched pools: deployments that meet the limits answer all
+    requests of a load, so their output rate is the output rate of the load.
     """
+    objective, *ties = ranking.objectives
     w, figure = space.workload, objective.statistic.name
-    if w.rate is None or figure not in _OF_A_RATE:
+    rate: Array | float | None = group.every.rates if w.rate is None else w.rate
+    if rate is None or figure not in _OF_A_RATE:
         return None
-    known = objective.value(_OF_A_RATE[figure](w) / group.splits[0])
-    return np.asarray(known + SLACK * np.abs(known))
+    known = objective.value(rate * _OF_A_RATE[figure](w) / group.splits[0])
+    scores = known + SLACK * np.abs(known)
+    fastest = np.full_like(scores, np.inf)
+    if (
+        w.rate is not None
+        and isinstance(ranking, Best)
+        and [one.statistic.name for one in ties] == [TIES]
+    ):
+        fastest = _fastest(space, group, w.rate)
+    return np.stack([scores, fastest])
 
 
-_OF_A_RATE: Mapping[str, Callable[[Workload], float]] = {
-    "output_rate_per_proc": lambda w: (w.rate or 0) * w.output,
-    "total_rate_per_proc": lambda w: (w.rate or 0) * (w.prompt + w.output),
+def _fastest(space: DeploymentSpace, group: Group, rate: float) -> Array:
+    """Return an upper bound of the tokens per second of a user at a request rate, for each split.
+
+    A token takes at least a decode pass of the fewest sequences that run at a time, which follow by Little's law from
+    the time of a token of a single sequence.
+    """
+    further = group.scheduling[2:]  # token budgets and batches do not matter to decode passes
+    if group.pools is not None or group.record.batching == STATIC or np.ptp(further, axis=1).any():
+        return np.full(len(group.engines), np.inf)
+    deployments = group.deployments(np.arange(len(group.engines)) * group.settings)
+    replica = Replica(space.model, space.system, deployments, space.workload)
+    token = replica.decode(np.ones(len(group.engines))) / replica.per_pass
+    batch = np.floor(rate / deployments.replicas * (space.workload.output - 1) * token)
+    return np.asarray(STEPS * replica.per_pass / replica.decode(np.maximum(1.0, batch)))
+
+
+_OF_A_RATE: Mapping[str, Callable[[Workload], int]] = {
+    "output_rate_per_proc": lambda w: w.output,
+    "total_rate_per_proc": lambda w: w.prompt + w.output,
 }
-"""Figures that a request rate determines, multiplied by the number of processors."""
+"""Tokens per request of figures that a request rate determines."""

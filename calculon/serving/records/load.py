@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any, ClassVar, NamedTuple
 
 from calculon.base.errors import Problem, SpecError
@@ -162,6 +162,12 @@ class Workload:
         if self.rate is not None:
             return OPEN
         return SATURATED if self.users is None else CLOSED
+
+    @property
+    def saturating(self) -> "Workload":
+        """The same requests without a rate, users or an end: replicas always have the largest batch."""
+        think = self.think if self.turns > 1 else TimeSpan(0)
+        return replace(self, rate=None, users=None, requests=None, think=think)
 
     @property
     def common(self) -> int:

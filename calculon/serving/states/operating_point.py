@@ -52,6 +52,9 @@ from calculon.serving.states.steady import (
 _FEW = 0.9
 """Share of the memory below which messages mention the part that drivers and other processes take."""
 
+LATE = frozenset({"itl_max", "max_context", "even_context", "prefill_time"})
+"""Figures that take passes of their own, and together longer than all others: searches leave them to the winners."""
+
 _ALL = slice(None)
 
 
@@ -89,8 +92,8 @@ class OperatingPointSolver(FullBatches):
             power=points.power,
         )
 
-    def solve(self) -> Points:
-        """Return the operating points of all deployments."""
+    def solve(self, *, brief: bool = False) -> Points:
+        """Return the operating points of all deployments; with `brief`, the figures :data:`LATE` are undefined."""
         d, w = self.deployments, self.load
         most, cut = self.largest_batch()
         fits = most >= 1
@@ -110,6 +113,8 @@ class OperatingPointSolver(FullBatches):
         if w.requests is not None:
             ends = self._run_time(np.ceil(w.requests / d.replicas), batch, state, prompts, queue)
         figures = self._figures(batch, most, best, state, prompts, decode, queue, price, ends)
+        if not brief:
+            figures = self._completed(figures, batch, state, prompts, decode)
         if self.pool is not None:
             figures = self._of_pools(self.pool, figures, batch, decode, alone)
         joules = joules_per_token(self.replica.system, d, figures, w.output)
@@ -124,6 +129,22 @@ class OperatingPointSolver(FullBatches):
             price="" if price is None else price.words,
             power=energy_words(self.replica.system),
         )
+
+    def pool_rates(self) -> tuple[Array, Array]:
+        """Return the largest requests per second of a prefill replica, and of a decode replica within the TPOT limit.
+
+        A replica that misses a limit on its own, or has no memory for a sequence, has the rate 0.
+        """
+        assert self.pool is not None
+        w, most = self.load, self.largest_batch()[0]
+        prefills, batch = self.pool.capacity >= 1, np.maximum(most, 1.0)
+        if w.ttft_limit is not None:
+            prefills = prefills & (self.pool.time <= w.ttft_limit)
+        if w.tpot_limit is not None:
+            batch = self.largest_within("tpot", w.tpot_limit, batch)
+        decodes = self._decoded(np.maximum(batch, 1.0))[0].rate
+        fits = (most >= 1) & (batch >= 1)
+        return np.where(prefills, 1 / self.pool.busy, 0.0), np.where(fits, decodes, 0.0)
 
     def _unfit(self, memory: RankMemory, replica: Replica, length: int) -> Infeasible:
         """Return the error that states by how much memory is too small for a sequence of a given length."""
@@ -414,7 +435,7 @@ class OperatingPointSolver(FullBatches):
         price: Quote | None,
         ends: Seconds | None,
     ) -> ServingFigures:
-        """Return the figures of the states."""
+        """Return the figures of the states, without :data:`LATE`."""
         d, w, replica = self.deployments, self.load, self.replica
         held, open_loop = self._held(batch), w.rate is not None
         nothing, none = np.zeros_like(batch), np.full_like(batch, np.nan)
@@ -427,7 +448,6 @@ class OperatingPointSolver(FullBatches):
             token = replica.decode(crowd) / replica.per_pass
             tpot_p = np.maximum(tpot_p, token / (1 - state.prefill_share))
         ttft, ttft_p = self._first_token(batch, prompts, decode, queue)
-        alone, _ = replica.take(self._firsts).prefill(np.ones(len(self._firsts)))
         used = held.weights + held.reserve + held.activation + held.cache
         totals = AllReplicas.of(w, state.rate, best.rate, d.replicas, d.num_procs, price, ends)
         return ServingFigures(
@@ -435,17 +455,17 @@ class OperatingPointSolver(FullBatches):
             ttft_p=ttft_p,
             tpot=state.tpot,
             tpot_p=tpot_p,
-            itl_max=self._longest_gap(batch, state, prompts, decode),
+            itl_max=none,
             request_latency=ttft + (w.output - 1) * state.tpot,
             interactivity=1 / state.tpot,
             **totals._asdict(),
             concurrency=busiest,
             max_concurrency=np.minimum(self.capacity, self.allowed),
-            max_context=self._longest_context(),
-            even_context=self._even_context(batch),
+            max_context=none,
+            even_context=none,
             prefill_share=state.prefill_share,
             queue_time=queue.mean,
-            prefill_time=alone[self._alike],
+            prefill_time=none,
             transfer_time=nothing,
             joules_per_token=none,
             prefill_busy=none,
@@ -472,6 +492,24 @@ class OperatingPointSolver(FullBatches):
             long = self.replica.prompts_of(batch, decode, w.prompt_at(w.percentile))
             slow = np.maximum(slow, long.latency)
         return mean, fixed + queue.percentile + slow
+
+    def _completed(
+        self,
+        figures: ServingFigures,
+        batch: Count,
+        state: SteadyState,
+        prompts: PrefillEffect,
+        decode: Seconds,
+    ) -> ServingFigures:
+        """Return the figures with :data:`LATE`."""
+        alone, _ = self.replica.take(self._firsts).prefill(np.ones(len(self._firsts)))
+        return replace(
+            figures,
+            itl_max=self._longest_gap(batch, state, prompts, decode),
+            max_context=self._longest_context(),
+            even_context=self._even_context(batch),
+            prefill_time=alone[self._alike],
+        )
 
     def _longest_gap(
         self, batch: Count, state: SteadyState, prompts: PrefillEffect, decode: Seconds

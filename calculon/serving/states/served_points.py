@@ -183,7 +183,7 @@ def _apart(one: float, other: float) -> tuple[str, str]:
 
 
 def _rounded(amount: float, digits: int) -> str:
-    return f"{float(f'{amount:.{digits}g}'):,.16g}"
+    return f"{float(f'{amount:.{digits}g}'):,.15g}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from calculon.explore.serving.serving_results import (
 )
 from calculon.explore.web.page_server import app
 from calculon.render.chart import Line
-from calculon.search.deployments.serving_search import search_deployments
+from calculon.search.deployments.best_deployment import search_deployments
 from tests.documents.charts.reading import marks
 from tests.draws import some
 from tests.explore.asking import answers, asked, at, found, made, words

@@ -7,9 +7,12 @@ import pytest
 
 from calculon import search_deployments
 from calculon.base.errors import Infeasible, SpecError
+from calculon.declarations.serving_figures import SERVING_FIGURES
+from calculon.search.deployments.deployment_rows import solve
 from calculon.search.deployments.deployment_vocabulary import objective
 from calculon.search.deployments.serving_search import make_ranking, make_space, rounded, run
 from calculon.serving.serve import serve
+from calculon.serving.states.operating_point import LATE
 from tests.search.deployments.every_deployment import every, every_apart, fields_of
 from tests.serving.given import H100, SMALL
 from tests.store import cache
@@ -84,6 +87,36 @@ def test_the_best_are_those_of_all(number):
         assert same.stats == one.served.stats
     assert found.counts.total == len(ones)
     assert found.counts.feasible == sum(one.feasible for one in ones)
+
+
+@pytest.mark.parametrize("model", ["small", "mixture"])
+@pytest.mark.parametrize("rate", [3, 60, 700])
+def test_bounds_at_a_rate_skip_no_winner(model, rate):
+    """At a rate, tokens/s of a processor are equal for all splits of a count: ties decide."""
+    load = LENGTHS | {"rate": rate, "tpot_limit": 0.01}
+    asked = make_space(
+        MIXTURE if model == "mixture" else SMALL, (2, 8), H100, load, fix={"pipeline_par": (1, 2)}
+    )
+    for top in (1, 3):
+        found, every = (run(asked, make_ranking(top=top), prune=prune) for prune in (True, False))
+        assert found.numbers.tolist() == every.numbers.tolist()
+    assert found.counts.solved <= every.counts.solved
+
+
+@pytest.mark.parametrize("number", range(len(LOADS)))
+def test_a_brief_solution_lacks_only_the_figures_that_take_longest(number):
+    space = make_space(SMALL, [*COUNTS], H100, LOADS[number], fix=FIXED)
+    group = space.groups[0]
+    brief, full = (solve(space, group, np.arange(len(group)), brief=one) for one in (True, False))
+    for name in SERVING_FIGURES:
+        if name in LATE:
+            assert np.isnan(brief.value(name)).all()
+            assert not np.isnan(full.value(name)).all()
+        else:
+            np.testing.assert_equal(brief.value(name), full.value(name))
+    # Rankings by one of them have it.
+    for name in LATE - {"even_context"}:
+        assert run(space, make_ranking(name)).best[name] > 0
 
 
 def test_a_frontier_has_no_dominated_point_and_loses_none():
