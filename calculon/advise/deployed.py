@@ -8,7 +8,7 @@ from typing import Any
 from calculon.advise.engine_flags import limited_batch
 from calculon.base.errors import Problem, SpecError
 from calculon.base.frozen import dataclass
-from calculon.declarations.serving_classes import ANY_ENGINE
+from calculon.declarations.serving_classes import ANY_ENGINE, engine_name
 from calculon.launch.deploy.compose_file import compose_text, no_compose
 from calculon.launch.deploy.engine_images import DECODE, IMAGES, PREFILL, SERVE, EngineImage
 from calculon.launch.deploy.kubernetes_files import kubernetes_text, no_kubernetes
@@ -17,8 +17,9 @@ from calculon.launch.deploy.operator_files import dynamo_text, llm_d_text, no_ll
 from calculon.launch.deploy.workers import Site, Worker, check_checkpoint
 from calculon.launch.engines.engine_commands import EngineCommand, command_head, engine_command
 from calculon.serving.benchmark_scripts import RESULTS, benchmark_text, unlike
-from calculon.serving.engine_scripts import deployment_defaults, fields_of, server_of
+from calculon.serving.engine_scripts import deployment_defaults, engine_fields, server_of
 from calculon.serving.records.deployment import Deployment
+from calculon.serving.records.engine_presets import facts_of
 from calculon.serving.records.read_records import read_deployment
 from calculon.serving.serve import Served, ServedQuestion
 
@@ -107,16 +108,17 @@ def deployed(served: Served, engine: str, checkpoint: str) -> Deployed:
         Infeasible: If a sequence does not fit with the settings of the engine.
     """
     own = served.deployment.engine
-    name = engine or (USUAL_ENGINE if own == ANY_ENGINE else own)
+    name = engine or (USUAL_ENGINE if own == ANY_ENGINE else engine_name(own))
     if name not in IMAGES:
         raise SpecError("--deploy", Problem("engine", f"one of {', '.join(IMAGES)}", name))
     _check_processor(served)
     image = IMAGES[name]
     server = server_of(served.model, served.system, served.workload)
+    facts = facts_of(served.model, served.system)
     workers, changes = [], dict[str, tuple[Any, Any]]()
     for role, pool in _pools(served):
-        fields = fields_of(pool) | {"engine": name}
-        found = engine_command(image.dialect, fields, deployment_defaults(), server)
+        fields, usual = engine_fields(image.dialect, pool, server, facts)
+        found = engine_command(image.dialect, fields, deployment_defaults(), server, usual)
         head = tuple(command_head(image.dialect, fields, found, server))
         workers.append(_worker(role, pool, found, head, served.system.node))
         changes |= found.changes if role != PREFILL else {}

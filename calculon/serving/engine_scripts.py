@@ -97,6 +97,25 @@ def launched_server(
     return None if engine is None else read(engine, text, path, num_procs=num_procs, server=server)
 
 
+def engine_fields(
+    dialect: Dialect,
+    deployment: Deployment,
+    server: Server | None = None,
+    facts: SimpleNamespace | None = None,
+) -> tuple[dict[str, Any], Mapping[str, Any]]:
+    """Return the fields of a deployment in the words of an engine, and the engine's own defaults.
+
+    Arguments and errors as in :func:`deployment_text`.
+    """
+    same = engine_name(deployment.engine) == dialect.name
+    engine = deployment.engine if same else dialect.name
+    open_fields = (*OF_HOST, MEMORY_SHARE, "memory_fraction")
+    known = {name: one for name, one in deployment.to_dict().items() if name not in open_fields}
+    usual = with_engine(known | {ENGINE: engine}, facts)
+    fields = _of_free_memory(fields_of(deployment), usual, server)
+    return fields, usual
+
+
 def deployment_text(
     dialect: Dialect,
     deployment: Deployment,
@@ -114,12 +133,7 @@ def deployment_text(
     Raises:
         SpecError: As in :func:`command_text`, and for a share of all memory without model and machine.
     """
-    same = engine_name(deployment.engine) == dialect.name
-    engine = deployment.engine if same else dialect.name
-    open_fields = (*OF_HOST, MEMORY_SHARE, "memory_fraction")
-    known = {name: one for name, one in deployment.to_dict().items() if name not in open_fields}
-    usual = with_engine(known | {ENGINE: engine}, facts)
-    fields = _of_free_memory(fields_of(deployment), usual, server)
+    fields, usual = engine_fields(dialect, deployment, server, facts)
     return command_text(dialect, fields, deployment_defaults(), server, usual)
 
 
