@@ -120,8 +120,8 @@ class Machine:
         chunks = self.chunks(decoded, thrown)
         if chunks and rules.prompts == "separate":
             decoded = []
-        if all(job.made >= job.output for job in decoded) and decoded and not chunks:
-            return self.finish(decoded)
+        if ended := self.finish(decoded):  # prefill elsewhere has generated the only token
+            return ended
         self.now += self.duration(decoded, chunks)
         for job in decoded:
             job.made += rules.per_pass

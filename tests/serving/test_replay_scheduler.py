@@ -49,7 +49,7 @@ def cases(draw):
     prompt, output = lengths(1, 300), lengths(1, 60)
     cached = np.floor(prompt * draw(st.sampled_from((0.0, 0.4))) * (prompt > 1))
     prompts = draw(st.sampled_from(("mixed", "mixed", "separate", "remote")))
-    grows = draw(st.booleans())
+    grows = prompts != "remote" and draw(st.booleans())
     held = prompt + (0 if grows else output)
     groups = draw(st.sampled_from((1, 1, 2)))
     rules = Rules(

@@ -67,7 +67,7 @@ class Loads:
         arrival: Time of arrival; in a closed loop of the first request of each user, and infinite for the others.
         prompt, cached, output: Tokens of prompts, of cached prefixes among these, and of outputs.
         held: Bytes of the KV cache that a request needs to start.
-        growth: Bytes that each further token takes; 0 if they are reserved at the start.
+        growth: Bytes that each further token takes; 0 if they are reserved at the start, as with a prefill pool.
         closed: True if a user sends the next request when the last one is answered.
         think: Time from a response to the next request of a user.
         overhead: Time from the arrival of a request until the scheduler sees it.
