@@ -8,6 +8,7 @@ from calculon.base.units import GIB, duration, significant
 from calculon.declarations.plan_words import replica_words
 from calculon.documents.page import SIDE_BY_SIDE
 from calculon.documents.page_title import titled
+from calculon.documents.replay_section import replay_section
 from calculon.documents.serving_drafts import draft_notes, draft_words
 from calculon.documents.serving_prefixes import length_note, prefix_notes, prefix_section
 from calculon.estimate.served_errors import WIDEST, basis, short_basis
@@ -102,6 +103,7 @@ class _ServingPage:
         load = (self._load(), *prefix_section(served))
         parts = (
             self._answer(),
+            *replay_section(served, duration_of, rate),
             self._causes(),
             SideBySide(((self._memory(),), load), SIDE_BY_SIDE),
             SideBySide(((self._pass("decode"),), (self._pass("prefill"),)), SIDE_BY_SIDE),

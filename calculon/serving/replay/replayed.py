@@ -28,8 +28,8 @@ from calculon.serving.replay.scheduler import (
 from calculon.serving.replay.traces import Trace
 from calculon.serving.states.operating_point import OperatingPointSolver
 
-RATES, ROUNDS = 16, 3
-"""Rates that are replayed together in each round of the search for the highest rate, and rounds: to 1 in 4,096."""
+RATES, ROUNDS = 16, 2
+"""Rates that are replayed together in each round of the search for the highest rate, and rounds: to 1 in 256."""
 
 _LOOK = 1.25
 """Rate up to which the search looks, over the closed form's maximum."""

@@ -30,7 +30,8 @@ class ReplayOptions:
     """Options of a replay."""
 
     requests: int | None = declare(
-        "requests of one replica; by default 1,000 at a rate, and 10 per user but at least 200",
+        "requests of one replica, or of a trace for all replicas; by default as the workload states, else 1,000 at a "
+        "rate, and 10 per user but at least 200",
         at_least=1,
         default=None,
     )
@@ -100,10 +101,7 @@ def draw_requests(
         raise SpecError("replay", Problem("ramp", wanted, f"{options.ramp:g}"))
     generator = np.random.default_rng(options.seed)
     users = _users(workload, replicas, batch) if closed else 0
-    count = options.requests or (max(users, min(MOST, max(FEWEST, PER_USER * users))))
-    if not closed and options.requests is None:
-        count = OPEN_REQUESTS
-    places = np.arange(count)
+    places = np.arange(_count(workload, replicas, users, options))
     if trace is not None:
         places = _of_replica(len(trace.prompt), replicas, options, generator)
     prompt, cached, output = _lengths(workload, options, trace, places, generator)
@@ -140,6 +138,15 @@ def draw_requests(
 def _users(workload: Workload, replicas: float, batch: int) -> int:
     """Return the users of the fullest replica; without stated users as many as keep its batch full."""
     return batch if workload.users is None else math.ceil(workload.users / replicas)
+
+
+def _count(workload: Workload, replicas: float, users: int, options: ReplayOptions) -> int:
+    """Return the requests of a replica."""
+    if options.requests is not None:
+        return options.requests
+    if workload.requests is not None:
+        return math.ceil(workload.requests / replicas)
+    return max(users, min(MOST, max(FEWEST, PER_USER * users))) if users else OPEN_REQUESTS
 
 
 def _of_replica(
