@@ -158,10 +158,10 @@ class _Scheduler:
 
     def __getattr__(self, name: str) -> Array:
         """Return a column of the state."""
-        try:
-            return self.__dict__["columns"][name]
-        except KeyError:
-            raise AttributeError(name) from None
+        columns: dict[str, Array] = object.__getattribute__(self, "columns")
+        if name not in columns:
+            raise AttributeError(name)
+        return columns[name]
 
     def run(self) -> Timeline:
         """Replay all loads until every request is answered."""
