@@ -32,8 +32,7 @@ def test_closed_form_is_within_its_stated_error_of_the_replay(budget, users, var
 def test_equal_requests_of_users_share_passes(budget):
     """Equal lengths keep users together, who therefore wait longer than users with different lengths."""
     together, random = (
-        small({"token_budget": budget}, users=40, output_cv=variation)
-        for variation in (0.0, 0.01)
+        small({"token_budget": budget}, users=40, output_cv=variation) for variation in (0.0, 0.01)
     )
     assert together["ttft"] > 1.3 * random["ttft"]
     assert together["request_rate"] == pytest.approx(random["request_rate"], rel=0.05)
