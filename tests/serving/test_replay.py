@@ -84,16 +84,16 @@ def test_a_replay_is_repeatable_and_answers_every_request(options):
 
 
 def test_more_load_waits_longer():
-    rates = [small({"max_batch": 20}, rate=rate).replay(requests=600) for rate in (5, 20, 80, 320)]
+    rates = [small({"max_batch": 20}, rate=rate).replay(requests=300) for rate in (5, 20, 80, 320)]
     means = [one.record.ttft.mean for one in rates]
     assert means == sorted(means)
-    more_memory = small({"max_batch": 40}, rate=320).replay(requests=600)
+    more_memory = small({"max_batch": 40}, rate=320).replay(requests=300)
     assert more_memory.record.ttft.mean < means[-1]
 
 
 def test_an_open_loop_agrees_with_its_closed_form():
     found = small({"max_batch": 64}, rate=30)
-    replay = found.replay(requests=2000).record
+    replay = found.replay(requests=800).record
     assert found["ttft"] == pytest.approx(replay.ttft.mean, rel=0.1)
     assert found["tpot"] == pytest.approx(replay.tpot.mean, rel=0.05)
 
@@ -111,7 +111,7 @@ def test_replicas_share_a_load():
 def test_a_prefill_pool_prefills_elsewhere():
     pool = {f"prefill.{name}": 1 for name in ("num_procs", *SINGLE)}
     found = small(SINGLE | pool, procs=2, rate=30)
-    replay = found.replay(requests=600).record
+    replay = found.replay(requests=400).record
     assert replay.ttft.mean == pytest.approx(found["ttft"], rel=0.1)
     assert replay.tpot.mean == pytest.approx(found["tpot"], rel=0.05)
     with pytest.raises(SpecError, match="prefill pool"):
@@ -125,12 +125,12 @@ def test_preempted_requests_start_again():
     careful = found.replay(requests=60).record
     assert optimistic.preempted > 0 == careful.preempted
     with pytest.raises(Infeasible, match="KV cache"):
-        small({"memory_fraction": 2e-5}, prompt=30, output_cv=3).replay(requests=400)
+        small({"memory_fraction": 2e-5}, prompt=30, output_cv=3).replay(requests=200)
 
 
 def test_the_highest_rate_meets_the_limits():
     found = small({"max_batch": 64}, rate=20, tpot_limit=0.002, ttft_limit=0.05)
-    replay = found.replay(requests=400).record
+    replay = found.replay(requests=200).record
     assert replay.highest_rate > 0
     shares = []
     for factor in (0.97, 1.1):
@@ -139,7 +139,7 @@ def test_the_highest_rate_meets_the_limits():
             rate=factor * replay.highest_rate,
             tpot_limit=0.002,
             ttft_limit=0.05,
-        ).replay(requests=400)
+        ).replay(requests=200)
         r = one.record
         good = (one.ttft <= 0.05) & (one.tpot <= 0.002)
         assert r.good_share == pytest.approx(good.mean())
