@@ -31,6 +31,7 @@ from calculon.serving.passes.row_times import CAUSES
 from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.load import Workload
 from calculon.serving.records.pool import Pool
+from calculon.serving.replay.replay_record import ReplayRecord
 from calculon.serving.served_record import LimitRecord, PassRecord, ServedRecord
 
 CUTS = {
@@ -84,6 +85,11 @@ def serving_page(served: ServedRecord, note: str = "") -> Document:
     return _ServingPage(served).document(note)
 
 
+def replay_page(found: ReplayRecord) -> Document:
+    """Return the page of a replay on its own."""
+    return Document("Replay", "", (), (replay_section(found, duration_of, rate),))
+
+
 class _ServingPage:
     def __init__(self, served: ServedRecord):
         self.served = served
@@ -103,7 +109,7 @@ class _ServingPage:
         load = (self._load(), *prefix_section(served))
         parts = (
             self._answer(),
-            *replay_section(served, duration_of, rate),
+            *([] if served.replay is None else [replay_section(served.replay, duration_of, rate)]),
             self._causes(),
             SideBySide(((self._memory(),), load), SIDE_BY_SIDE),
             SideBySide(((self._pass("decode"),), (self._pass("prefill"),)), SIDE_BY_SIDE),

@@ -188,3 +188,9 @@ def test_files_keep_the_replay():
     found = small(users=4, ttft_limit=1).with_replay(requests=20)
     assert read_served(found.to_dict(), "file").replay == found.replayed
     assert "replay" not in small().to_dict()
+
+
+def test_a_notebook_shows_a_replay():
+    html = small(users=4).replay(requests=20)._repr_html_()
+    assert "Replay of the scheduler" in html
+    assert "time to first token" in html

@@ -48,6 +48,7 @@ class ReplayRecord:
     output_rate: float = number("generated tokens per second")
     goodput: float = number("requests per second that meet the latency limits")
     good_share: float = number("share of the requests that meet the latency limits")
+    percentile: float = number("share of the requests that have to meet the latency limits")
     highest_rate: float | None = number(
         "highest rate of requests at which enough of them meet the limits, in requests/s; null without limits",
         default=None,

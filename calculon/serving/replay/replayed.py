@@ -240,6 +240,7 @@ class ReplicaReplay:
             output_rate=float(drawn.output.sum()) * scale,
             goodput=float(good.sum()) * scale,
             good_share=float(good.mean()),
+            percentile=self.workload.percentile,
             preempted=int(times.preempted[0]),
         )
         ttft, tpot, latency = latencies
