@@ -37,7 +37,7 @@ def users_at_once(
     decode: Seconds,
     pause: Seconds,
     users: int,
-) -> tuple[PrefillEffect, Seconds | None, Seconds]:
+) -> tuple[PrefillEffect, Seconds, Seconds]:
     """Return the effect of the prompts of users, the prompts before a request, and its wait for passes.
 
     Users whose prompts and outputs have equal lengths stay together (:func:`cohort_size`): their prompts share a pass,
@@ -53,20 +53,20 @@ def users_at_once(
         users: Users of all replicas.
     """
     d, w = replica.deployments, replica.workload
-    if d.staged:
-        return prompts, None, pause
-    equal = not (w.output_cv or w.prompt_cv or w.think)
-    share = 0.0 if w.requests is None else min(1.0, users / w.requests)
+    modeled = d.pipeline_par == 1
+    equal = modeled & (not (w.output_cv or w.prompt_cv or w.think))
+    begun = 0.0 if w.requests is None else min(1.0, users / w.requests)
+    share = np.where(modeled, begun, 0.0)
+    queue = queue_of_users(running, decode / replica.per_pass, prompts, w.output)
     if not d.mixes:
         # users who start at once are all prefilled before any of them is decoded, and therefore end together
         first = np.maximum(running - prompts.together, 0.0) / 2 * prompts.busy
-        if equal:
-            return prompts, first, first
-        return prompts, None, pause + share * np.maximum(0.0, first - pause)
+        wait = pause + share * np.maximum(0.0, first - pause)
+        return prompts, np.where(equal, first, queue), np.where(equal, first, wait)
     size, shared = _shared_pass(replica, running, prompts)
     # a prompt that is cut shares its passes with the next one, as if users sent requests at random
     cut = prompts.passes * prompts.together > 1
-    single = cut | (size <= prompts.together) | (not equal)
+    single = cut | (size <= prompts.together) | ~equal
     effect = PrefillEffect(
         passes=np.where(single, prompts.passes, 1 / size),
         added=np.where(single, prompts.added, shared - decode),
@@ -75,10 +75,10 @@ def users_at_once(
         variation=np.where(single, prompts.variation, 0.0),
         together=np.where(single, prompts.together, size),
     )
-    queue = np.where(single, queue_of_users(running, decode, prompts, w.output), 0.0)
     pause = np.where(single, pause, 0.0)
     first = (running / size + 1) / 2 * shared
-    return effect, queue, pause + share * np.maximum(0.0, first - effect.latency - pause)
+    wait = pause + share * np.maximum(0.0, first - effect.latency - pause)
+    return effect, np.where(single, queue, 0.0), wait
 
 
 def _shared_pass(replica: Replica, running: Count, prompts: PrefillEffect) -> tuple[Count, Seconds]:

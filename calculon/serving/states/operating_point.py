@@ -345,10 +345,11 @@ class OperatingPointSolver(FullBatches):
             supported, running = users_of(batch, token, prompts, w.output, w.think), batch
         fits = per_replica <= supported
         delay = np.where(fits, 0.0, np.maximum(0.0, per_replica - supported) / full.rate)
-        effect, before, pause = prompts, None, self._collisions(running, prompts, decode)
+        pause, before = self._collisions(running, prompts, decode), None
+        effect = prompts
         if not self.prefixes.matter:
-            load = users_at_once(self.replica, running, prompts, decode, pause, self._users)
-            effect, before, pause = load
+            load = (running, prompts, decode, pause, self._users)
+            effect, before, pause = users_at_once(self.replica, *load)
         delay = delay + pause + effect.latency - prompts.latency
         state = of_users(per_replica, token, effect, w.output, w.think, running, before)
         cycle = delay + prompts.latency + (w.output - 1) * state.tpot + w.think
