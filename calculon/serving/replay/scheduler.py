@@ -18,7 +18,7 @@ from calculon.base.units import Array, Bytes, Count, Seconds
 from calculon.serving.replay.pass_table import PassTable
 
 MIXED, SEPARATE, REMOTE = "mixed", "separate", "remote"
-"""Where prompts are computed: in passes that also decode, in passes of their own, or by other processors."""
+"""Kinds of prefill: in passes that also decode, in separate passes, or on other processors."""
 
 _TOLERANCE = 1e-9
 """Part of a pass that a sequence may lack by rounding when it ends."""
