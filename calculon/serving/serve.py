@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 from calculon import inputs
 from calculon.base.display import Tabular, columns_of, draw_result
@@ -55,6 +55,9 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure as InteractiveFigure
 
     from calculon.serving.replay.replayed import Replay
+    from calculon.serving.replay.traces import Trace
+
+TraceSource: TypeAlias = "str | os.PathLike[str] | Trace | None"
 
 
 @dataclass(frozen=True)
@@ -220,12 +223,12 @@ class Served(Tabular):
         """
         return draw_result(self, kind, interactive=interactive)
 
-    def replay(self, trace: str | os.PathLike[str] | None = None, **options: Any) -> "Replay":
+    def replay(self, trace: TraceSource = None, **options: Any) -> "Replay":
         """Replay the scheduler of a replica, pass by pass, and return the latencies of all requests.
 
         Args:
-            trace: File of requests (:func:`~calculon.serving.replay.traces.read_trace`); by default lengths and
-                arrivals are drawn at random as the workload states them.
+            trace: Requests, or a file of them (:func:`~calculon.serving.replay.traces.read_trace`); by default
+                lengths and arrivals are drawn at random as the workload states them.
             **options: Fields of :class:`~calculon.serving.replay.requests.ReplayOptions`.
 
         Raises:
@@ -243,11 +246,12 @@ class Served(Tabular):
         from calculon.serving.replay.traces import read_trace
 
         asked = decode(ReplayOptions, options, "replay")
-        requests = None if trace is None else read_trace(os.fsdecode(trace))
+        if isinstance(trace, (str, os.PathLike)):
+            trace = read_trace(os.fsdecode(trace))
         solver = solver_of(self.model, self.system, self.deployment, self.workload)
-        return ReplicaReplay(solver, self.batch, asked).run(requests)
+        return ReplicaReplay(solver, self.batch, asked).run(trace)
 
-    def with_replay(self, trace: str | os.PathLike[str] | None = None, **options: Any) -> "Served":
+    def with_replay(self, trace: TraceSource = None, **options: Any) -> "Served":
         """Return the result with the latencies of :meth:`replay` on its page and in its file."""
         return replace(self, replayed=self.replay(trace, **options).record)
 

@@ -90,6 +90,8 @@ PLAIN = '{"arrival": 1, "prompt": 2, "output": 3}\n'
         (PLAIN + "[1, 2]", "line 2"),
         ('{"tokens": 3}', "fields tokens"),
         ("a,b\n1,2\n", "line 1"),
+        ("\x00\r\x01\n,\r", "line 1"),
+        (PLAIN + '{"arrival": 1, "prompt": 1' + "0" * 400 + ', "output": 3}', "line 2, prompt"),
         ("TIMESTAMP,ContextTokens,GeneratedTokens\n1,2,3\n1,x,3\n", "line 3, ContextTokens"),
         ('{"input_lens": [1, 2], "output_lens": [3]}', "equal lengths"),
         ('{"input_lens": [1, 2]}', "--save-detailed"),

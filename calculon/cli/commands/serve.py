@@ -50,13 +50,15 @@ def configure(parser: Parser) -> None:
 
 
 def _use_trace(arguments: argparse.Namespace) -> None:
-    """Use the means of a trace as the workload, unless the arguments state another one."""
-    stated = [arguments.workload, arguments.prompt, arguments.output]
-    if arguments.trace is None or any(one is not None for one in stated):
+    """Read the trace; its means are the workload, unless the arguments state another one."""
+    if arguments.trace is None:
         return
     from calculon.serving.replay.traces import read_trace  # only if needed
 
-    fields = read_trace(arguments.trace).workload
+    arguments.trace = read_trace(arguments.trace)
+    if any(one is not None for one in (arguments.workload, arguments.prompt, arguments.output)):
+        return
+    fields = arguments.trace.workload
     if arguments.rate is not None or arguments.users is not None:
         fields.pop("rate", None)
     arguments.changes = [

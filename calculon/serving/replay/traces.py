@@ -127,7 +127,7 @@ def _document(text: str) -> Any:
     """Return a whole JSON document; None for lines of documents, and for other text."""
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 
@@ -137,18 +137,22 @@ def _json_lines(path: str, text: str) -> Iterator[tuple[int, Any]]:
         if line.strip():
             try:
                 yield number, json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 wanted = "a JSON object per line"
                 raise SpecError(path, Problem(f"line {number}", wanted, str(error))) from None
 
 
 def _csv_lines(path: str, text: str) -> Iterator[tuple[int, Any]]:
     """Yield the number and the fields of each line after the header."""
-    reader = csv.DictReader(io.StringIO(text))
-    if not any(set(one[1:3]) <= set(reader.fieldnames or ()) for one in FORMATS.values()):
-        raise SpecError(path, Problem("line 1", _WANTED, shown(text.splitlines()[0])))
-    for row in reader:
-        yield reader.line_num, row
+    reader = csv.DictReader(io.StringIO(text, newline=None))
+    try:
+        names = set(reader.fieldnames or ())
+        if not any(set(one[1:3]) <= names for one in FORMATS.values()):
+            raise SpecError(path, Problem("line 1", _WANTED, shown(text.splitlines()[0][:80])))
+        for row in reader:
+            yield reader.line_num, row
+    except csv.Error as error:
+        raise SpecError(path, Problem(f"line {reader.line_num}", _WANTED, str(error))) from None
 
 
 def _of_lines(path: str, lines: Iterable[tuple[int, Any]]) -> Trace:
@@ -190,10 +194,10 @@ def _trace(name: str, rows: Array, hashes: list[Any]) -> Trace:
 
 def _hits(hashes: list[Any]) -> Count:
     """Return the tokens of leading blocks that an earlier prompt has, of a cache that drops none."""
-    seen: set[Any] = set()
+    seen: set[str] = set()
     found = []
     for blocks in hashes:
-        listed = blocks if isinstance(blocks, list) else []
+        listed = [*map(str, blocks)] if isinstance(blocks, list) else []
         found.append(HASHED * sum(1 for _ in takewhile(seen.__contains__, listed)))
         seen.update(listed)
     return np.array(found, float)
@@ -252,7 +256,7 @@ def _tokens(place: str, name: str, value: Any, least: int) -> float:
     """Return a number of tokens."""
     try:
         number = math.nan if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not least <= number <= LONGEST or number != int(number):
         raise _WrongLine(place, name, f"a number of tokens from {least}", value)
@@ -263,7 +267,7 @@ def _time(place: str, name: str, value: Any) -> float:
     """Return a time in seconds, of a number or of a date."""
     try:
         number = math.nan if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = _date(value)
     if not math.isfinite(number):
         raise _WrongLine(place, name, "a number or a date", value)
