@@ -40,7 +40,7 @@ from calculon.documents.plan_page import plan_page
 from calculon.documents.plans_table import plans_table
 from calculon.documents.sensitivity_page import sensitivity_page
 from calculon.documents.served_comparison import ServedComparison
-from calculon.documents.serving_page import serving_page
+from calculon.documents.serving_page import replay_page, serving_page
 from calculon.documents.waterfall_section import waterfall_section
 from calculon.documents.waterfalls import waterfall_data
 from calculon.documents.why_page import why_page
@@ -58,6 +58,7 @@ from calculon.search.deployments.deployment_search import DeploymentSearch
 from calculon.search.search_result import SearchResult
 from calculon.search.sweep.sweep_result import Sweep
 from calculon.serving.by_batch import ByBatch
+from calculon.serving.replay.replayed import Replay
 from calculon.serving.serve import Served
 from calculon.validate.served_check import ServedCheck
 
@@ -288,6 +289,7 @@ DOCUMENTS: dict[type, Callable[[Any], Document]] = {
     Launch: launch_page,
     LargestModel: largest_model_page,
     Served: lambda one: serving_page(one.record, note_on(one.system)),
+    Replay: lambda one: replay_page(one.record),
     DeploymentSearch: _deployments,
     ServedCheck: check_page,
     ByBatch: batch_page,

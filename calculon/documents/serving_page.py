@@ -9,6 +9,7 @@ from calculon.declarations.plan_words import replica_words
 from calculon.declarations.serving_classes import ENGINES, RELEASE, engine_name
 from calculon.documents.page import SIDE_BY_SIDE
 from calculon.documents.page_title import titled
+from calculon.documents.replay_section import replay_section
 from calculon.documents.serving_drafts import draft_notes, draft_words
 from calculon.documents.serving_prefixes import length_note, prefix_notes, prefix_section
 from calculon.estimate.served_errors import WIDEST, basis, short_basis
@@ -32,6 +33,7 @@ from calculon.serving.passes.row_times import CAUSES
 from calculon.serving.records.deployment import OF_FREE, OF_TOTAL, Deployment
 from calculon.serving.records.load import Workload
 from calculon.serving.records.pool import Pool
+from calculon.serving.replay.replay_record import ReplayRecord
 from calculon.serving.served_record import LimitRecord, PassRecord, ServedRecord
 
 CUTS = {
@@ -98,6 +100,11 @@ def rates_of(served: ServedRecord) -> list[tuple[str, str, str]]:
     return [*_ServingPage(served)._rates()]
 
 
+def replay_page(found: ReplayRecord) -> Document:
+    """Return the page of a replay on its own."""
+    return Document("Replay", "", (), (replay_section(found, duration_of, rate),))
+
+
 class _ServingPage:
     def __init__(self, served: ServedRecord):
         self.served = served
@@ -117,6 +124,7 @@ class _ServingPage:
         load = (self._load(), *prefix_section(served))
         parts = (
             self._answer(),
+            *([] if served.replay is None else [replay_section(served.replay, duration_of, rate)]),
             *self._settings(),
             *((alternatives,) if alternatives is not None else ()),
             self._causes(),

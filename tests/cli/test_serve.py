@@ -214,3 +214,32 @@ def test_files_of_another_kind_are_named(refuses):
         ("llama3-8B train.sh h100", "served, found a script that launches training"),
     ]
     refuses(("serve", *LENGTHS), rows)
+
+
+def test_a_replay_is_on_the_page_and_in_files(run, tmp_path):
+    asked = (*SMALL, *LENGTHS, "--users", "3", "--ttft", "2", "--requests", "12")
+    code, out, err = run(*asked, "--replay", "--seed", "7")
+    assert (code, err) == (0, "")
+    assert "Replay of the scheduler: 12 requests, 3 users per replica" in flat(out)
+    assert "What limits" not in out
+    code, text, _ = run(*asked, "--seed", "7", "--format", "json")
+    found = json.loads(text)["replay"]
+    assert (code, found["requests"], found["seed"]) == (0, 12, 7)
+    assert found["highest_rate"] > found["request_rate"]
+    assert "replay" not in json.loads(run(*asked, "--format", "json")[1])
+
+
+def test_a_trace_states_the_workload(run, refuses, tmp_path):
+    path = tmp_path / "trace.jsonl"
+    row = '{{"arrival": {}, "prompt": {}, "output": 30}}\n'
+    path.write_text("".join(row.format(n, 100 * n + 100) for n in range(5)))
+    asked = (*SMALL, "--trace", str(path))
+    code, text, err = run(*asked, "--format", "json")
+    assert (code, err) == (0, "")
+    found = json.loads(text)
+    assert (found["workload"]["prompt"], found["workload"]["rate"]) == (300, 1.0)
+    assert found["replay"]["load"] == "arrivals as recorded"
+    assert json.loads(run(*asked, "--users", "2", "--format", "json")[1])["workload"]["users"] == 2
+    path.write_text(row.format(1, 0))
+    refuses(SMALL, [(f"--trace {path}", "line 1, prompt: expected a number of tokens from 1")])
+    refuses(SMALL, [(f"--trace {tmp_path / 'none'}", "no such file")])

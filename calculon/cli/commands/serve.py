@@ -30,6 +30,7 @@ def configure(parser: Parser) -> None:
         "calculon serve llama-3.1-70b 8 h100 --prompt 2000 --output 500 --tpot 0.05\n"
         "calculon serve llama3-70B llama3.1-70B_h100x8_fp8 h100_80g_sxm --workload chat --users 64\n"
         "calculon serve llama3-8B 1 a100_80g_sxm --prompt 1k --output 200 --rate 4 --set max_batch=64\n"
+        "calculon serve llama3-8B tp=1 h100 --prompt 1k --output 200 --users 64 --replay\n"
         "calculon serve gpt-oss-120b 1 h100 --prompt 1k --output 1k --set experts_dtype=mxfp4 -o served.json\n"
         "calculon serve llama-3.1-70b 8 h100 --prompt 2k --output 500 --users 64 --deploy llama "
         "--checkpoint meta-llama/Llama-3.1-70B-Instruct",
@@ -37,6 +38,19 @@ def configure(parser: Parser) -> None:
         "processors for a --rate or --users; --set restricts the search.",
     )
     add_deployment(parser)
+    parser.switch(
+        "--replay",
+        "also replay the scheduler, pass by pass: percentiles of latencies, goodput, and the highest rate within the "
+        "limits; --requests states the number of requests",
+    )
+    parser.option(
+        "--trace FILE",
+        "replay the requests of a trace: JSON lines or CSV with arrival, prompt and output",
+        "; also traces of Mooncake, Azure and BurstGPT, and detailed results of vllm bench. Without --prompt and "
+        "--output, the trace states the workload; --rate changes the pace of its requests, and with --users only its "
+        "lengths are used",
+    )
+    parser.option("--seed N", "seed of random arrivals and lengths in a replay (0)", type=int)
     parser.switch(
         "-v, --verbose", "print everything: limiting factors, memory, passes, improvements"
     )
@@ -59,8 +73,26 @@ def configure(parser: Parser) -> None:
             "--ttft",
             "--tpot",
         ),
-        *("--set", "--verbose", "--deploy", "--format", "-o"),
+        *("--replay", "--trace", "--set", "--verbose", "--deploy", "--format", "-o"),
     )
+
+
+def _use_trace(arguments: argparse.Namespace) -> None:
+    """Read the trace; its means are the workload, unless the arguments state another one."""
+    if arguments.trace is None:
+        return
+    from calculon.serving.replay.traces import read_trace  # only if needed
+
+    arguments.trace = read_trace(arguments.trace)
+    if any(one is not None for one in (arguments.workload, arguments.prompt, arguments.output)):
+        return
+    fields = arguments.trace.workload
+    if arguments.rate is not None or arguments.users is not None:
+        fields.pop("rate", None)
+    arguments.changes = [
+        *(f"workload.{name}={value!r}" for name, value in fields.items()),
+        *arguments.changes,
+    ]
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
@@ -75,12 +107,15 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
 
 def _answer(arguments: argparse.Namespace, log: Log) -> int:
+    _use_trace(arguments)
     assume_workload(arguments)
     check_answer(arguments, specs_of(arguments))
     check_deploy(arguments)
     found = requested_deployment(arguments)
     if (written := write_deploy(arguments, found)) is not None:
         found = written.served
+    if arguments.replay or arguments.trace or arguments.seed is not None:
+        found = found.with_replay(arguments.trace, seed=arguments.seed or 0)
     from calculon.documents.serving_page import serving_page
 
     note, others = note_on(found.system), _alternatives(arguments, found)
@@ -90,7 +125,7 @@ def _answer(arguments: argparse.Namespace, log: Log) -> int:
         arguments,
         lambda: serving_page(found.brief if short else found.record, note, others),
         found.to_dict,
-        parts=1 if others is None else 2,
+        parts=1 + (others is not None) + (found.replayed is not None),
     )
     report_deploy(arguments, log)
     if not all(one.met for one in found.limits):
