@@ -285,12 +285,11 @@ class Served(Tabular):
     @cached_property
     def record(self) -> ServedRecord:
         """Record of the result for files and pages: names of model and machine, figures, and the first passes."""
-        helps = {one.part: one.elasticity for one in self.helps}
-        return replace(self._record(helps), settings=self.settings)
+        return self._record({one.part: one.elasticity for one in self.helps})
 
     @cached_property
     def brief(self) -> ServedRecord:
-        """Record without the gains of faster hardware and other settings, which take longer than the rest."""
+        """Record without the gains of faster hardware, which take longer than the rest."""
         return self._record({})
 
     def _record(self, helps: dict[str, float]) -> ServedRecord:
@@ -320,6 +319,7 @@ class Served(Tabular):
             passes=PassRecords(
                 decode=PassRecord.of(self.decode), prefill=PassRecord.of(self.prefill)
             ),
+            settings=self.settings,
             replay=self.replayed,
         )
 

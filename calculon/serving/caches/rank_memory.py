@@ -5,8 +5,9 @@ from dataclasses import fields
 import numpy as np
 
 from calculon.architecture.segments import EMBEDDING
+from calculon.base.errors import Infeasible
 from calculon.base.frozen import dataclass
-from calculon.base.units import Array, Bytes, Count
+from calculon.base.units import GIB, Array, Bytes, Count
 from calculon.declarations.model import Model
 from calculon.serving.caches.cache import cached_width, sequence_bytes
 from calculon.serving.caches.prefixes import NO_TIER
@@ -265,3 +266,51 @@ class SequenceCapacity:
             fits = cached_bytes(self.replica, middle) + self._logits <= self.memory.cache_capacity
             low, high = np.where(fits, middle, low), np.where(fits, high, middle)
         return low
+
+
+_FEW = 0.9
+"""Share of the memory below which messages mention the part that drivers and other processes take."""
+
+
+def unfit(memory: RankMemory, replica: Replica, length: int, pool: str = "") -> Infeasible:
+    """Return the error that states by how much memory is too small for a sequence.
+
+    Args:
+        memory: Memory of a rank.
+        replica: The replica.
+        length: Tokens of the sequence.
+        pool: Words that name the pool of the replica, for messages.
+    """
+    held = float(memory.weights[0] + memory.reserve[0] + memory.activation[0])
+    available = float(memory.capacity[0])
+    cache = float(cached_bytes(replica, length)[0])
+    d = replica.deployments.record
+    fraction = d.memory_fraction if d.memory_share == OF_FREE else 1.0
+    needed, installed = held + cache / fraction, replica.system.mem1.capacity
+    left = (
+        f" that a process can use, {installed / GIB:,.1f} in total"
+        if available < _FEW * installed
+        else ""
+    )
+    begin = f"{pool}a sequence of {length:,} tokens does not fit"
+    if held + cache <= available:
+        caches = f"memory_fraction={d.memory_fraction:g} leaves {float(memory.cache_capacity[0]) / GIB:,.2g} GiB"
+        message = f"{begin}: {caches}, and its KV cache takes {cache / GIB:,.2g}"
+        return Infeasible("memory_fraction", message)
+    parts = ", ".join(
+        f"{name} {float(size) / GIB:,.1f}"
+        for name, size in (
+            ("weights", memory.weights[0]),
+            ("activations", memory.activation[0]),
+            ("reserve", memory.reserve[0]),
+            ("cache", cache),
+        )
+    )
+    shared = f" / {fraction:g} (memory_fraction)" if fraction != 1 else ""
+    return Infeasible(
+        "mem1_capacity",
+        f"{begin}: a rank needs {needed / GIB:,.1f} GiB ({parts}{shared}) of {available / GIB:,.1f} GiB{left}",
+        needed,
+        available,
+        1,
+    )

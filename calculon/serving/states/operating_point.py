@@ -6,13 +6,11 @@ import numpy as np
 
 from calculon.base.distinct_rows import distinct
 from calculon.base.errors import Infeasible
-from calculon.base.units import GIB, Array, Count, Seconds
+from calculon.base.units import Array, Count, Seconds
 from calculon.campaign.money import Quote
 from calculon.declarations.serving_figures import ServingFigures, ServingMemory, SpeculationFigures
 from calculon.serving.caches.cache import CachedBlocks
-from calculon.serving.caches.rank_memory import RankMemory, SequenceCapacity, cached_bytes
-from calculon.serving.passes.replica import Replica
-from calculon.serving.records.deployment import OF_FREE
+from calculon.serving.caches.rank_memory import SequenceCapacity, unfit
 from calculon.serving.records.output_lengths import PARTS, draining_batch
 from calculon.serving.states.batch_search import Condition, largest, least
 from calculon.serving.states.cohorts import users_at_once
@@ -50,9 +48,6 @@ from calculon.serving.states.steady import (
     waves,
 )
 
-_FEW = 0.9
-"""Share of the memory below which messages mention the part that drivers and other processes take."""
-
 LATE = frozenset({"itl_max", "max_context", "even_context", "prefill_time"})
 """Figures that take passes of their own, and together longer than all others: searches leave them to the winners."""
 
@@ -70,9 +65,9 @@ class OperatingPointSolver(FullBatches):
         """
         w = self.load
         if self.capacity[0] < 1:
-            raise self._unfit(self.memory, self.replica, w.prompt + w.output)
+            raise unfit(self.memory, self.replica, w.prompt + w.output)
         if self.pool is not None and self.pool.capacity[0] < 1:
-            raise self._unfit(self.pool.memory, self.pool.replica, w.prompt)
+            raise unfit(self.pool.memory, self.pool.replica, w.prompt, "prefill: ")
         most, cut = self.largest_batch()
         if most[0] < 1:
             name = CUTS[cut[0]]
@@ -146,43 +141,6 @@ class OperatingPointSolver(FullBatches):
         decodes = self._decoded(np.maximum(batch, 1.0))[0].rate
         fits = (most >= 1) & (batch >= 1)
         return np.where(prefills, 1 / self.pool.busy, 0.0), np.where(fits, decodes, 0.0)
-
-    def _unfit(self, memory: RankMemory, replica: Replica, length: int) -> Infeasible:
-        """Return the error that states by how much memory is too small for a sequence of a given length."""
-        held = float(memory.weights[0] + memory.reserve[0] + memory.activation[0])
-        available = float(memory.capacity[0])
-        cache = float(cached_bytes(replica, length)[0])
-        d = replica.deployments.record
-        fraction = d.memory_fraction if d.memory_share == OF_FREE else 1.0
-        needed, installed = held + cache / fraction, replica.system.mem1.capacity
-        left = (
-            f" that a process can use, {installed / GIB:,.1f} in total"
-            if available < _FEW * installed
-            else ""
-        )
-        pool = "" if replica is self.replica else "prefill: "
-        begin = f"{pool}a sequence of {length:,} tokens does not fit"
-        if held + cache <= available:
-            caches = f"memory_fraction={d.memory_fraction:g} leaves {float(memory.cache_capacity[0]) / GIB:,.2g} GiB"
-            message = f"{begin}: {caches}, and its KV cache takes {cache / GIB:,.2g}"
-            return Infeasible("memory_fraction", message)
-        parts = ", ".join(
-            f"{name} {float(size) / GIB:,.1f}"
-            for name, size in (
-                ("weights", memory.weights[0]),
-                ("activations", memory.activation[0]),
-                ("reserve", memory.reserve[0]),
-                ("cache", cache),
-            )
-        )
-        shared = f" / {fraction:g} (memory_fraction)" if fraction != 1 else ""
-        return Infeasible(
-            "mem1_capacity",
-            f"{begin}: a rank needs {needed / GIB:,.1f} GiB ({parts}{shared}) of {available / GIB:,.1f} GiB{left}",
-            needed,
-            available,
-            1,
-        )
 
     def _prefilled(self, pool: PrefillPool, most: Count, cut: Array) -> tuple[Count, Array]:
         """Return the decode batch limited by prefill throughput, and its limiting reason."""
