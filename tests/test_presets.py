@@ -32,6 +32,8 @@ SHORT = {"num_procs": 64, "tensor_par": 1, "pipeline_par": 1, "batch_size": 128}
 
 SPLIT = SHORT | {"tensor_par": 4, "pipeline_par": 2}
 
+PADDED = {"moe_capacity_percent": 100, "moe_pad_to_capacity": True}
+
 
 def test_each_preset_has_a_file():
     assert sorted(catalog.names("preset")) == sorted(PRESETS)
@@ -93,6 +95,15 @@ def test_fsdp_of_megatron_is_that_of_pytorch():
     assert not execution(plain | {"data_par_overlap": False}).overlap_param_gather
     with pytest.raises(SpecError, match="--use-torch-fsdp2 refuses expert parallelism"):
         calculon.estimate("mixtral-8x7B", split | {"expert_par": 8}, "h100_80g_sxm")
+
+
+@for_each("name", ["megatron-lm", "megatron-lm-ub", "megatron-bridge"])
+def test_graphs_of_a_whole_iteration_need_fixed_rows_of_experts(name):
+    stated = {"base": name, **SHORT, "expert_par": 8, "moe_dispatcher": "alltoall"}
+    for fixed in ({"launch_mode": "graph_parts"}, {"moe_dispatcher": "hybridep"}, PADDED):
+        calculon.estimate("mixtral-8x7B", stated | {"launch_mode": "graph"} | fixed, "gb200")
+    with pytest.raises(SpecError, match="use launch_mode=graph_parts"):
+        calculon.estimate("mixtral-8x7B", stated | {"launch_mode": "graph"}, "gb200")
 
 
 @for_each(

@@ -273,6 +273,7 @@ def test_plans_that_megatron_refuses_are_not_exported():
         ("mixtral-8x7B", {"tensor_par": 4, "tensor_par_comm_type": "ar"}, "--sequence-parallel"),
         ("llama3-8B", {"cp_comm": "a2a_p2p", "context_par": 4}, "change cp_comm or cp_a2a_size"),
         ("llama3-8B", {"launch_mode": "graph", "activation_recompute": "full"}, "CUDA graphs"),
+        ("mixtral-8x7B", MOE | {"launch_mode": "graph"}, "graph_parts, blocking, found 'graph'"),
         ("llama3-8B", {"optimizer": "muon"}, "with Muon"),
         ("gpt2-124M", FSDP, "--untie-embeddings-and-output-weights with"),
     ]
