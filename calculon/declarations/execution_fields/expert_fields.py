@@ -74,7 +74,7 @@ class ExpertFields(PipelineFields):
         needs={"expert_par": ABOVE_ONE},
         why="experts are spread over ranks",
         adds="imbalances of experts",
-        samples=(130, 250),
+        samples=(130, 200),
         of="circumstance",
     )
     moe_capacity_percent: int = declare(
