@@ -193,6 +193,7 @@ def test_an_execution_records_the_values_of_a_month_and_the_preset_without_it():
     assert find_preset("megatron@2024").entries == find_preset("megatron-lm@2024-12").entries
     assert find_preset("megatron-lm-ub@2024-07").entries["ce_impl"].value == "megatron"
     assert not find_preset("megatron-lm@2024").uneven
+    assert find_preset("megatron-lm@2026").entries == find_preset("megatron-lm").entries
     experts = {"num_procs": 8, "expert_par": 8, "moe_dispatcher": "deepep"}
     with pytest.raises(SpecError, match=r"megatron-lm@2025-04 runs it, found deepep.*0\.12"):
         execution(SHORT | experts, preset="megatron-lm@2025-04")
@@ -205,6 +206,8 @@ def test_an_execution_records_the_values_of_a_month_and_the_preset_without_it():
             "megatron-bridge@2023",
             "from 2026-03 on, the first that megatron-bridge describes, found 2023$",
         ),
+        ("megatron-lm@2030", "up to 2026-11, the date of the catalog, found 2030"),
+        ("megatron-lm@2026-12", "up to 2026-11"),
         ("megatron-lm@may", "a month or a year, such as megatron-lm@2024-04"),
         ("llm-foundry@2024", "presets with dates: megatron-lm, megatron-lm-ub"),
     ):

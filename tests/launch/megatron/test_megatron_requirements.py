@@ -5,6 +5,7 @@ from fnmatch import fnmatchcase
 
 import pytest
 
+import calculon
 from calculon import inputs
 from calculon.advise.launch_flags import export_flags
 from calculon.base.errors import SpecError
@@ -284,6 +285,16 @@ def test_a_script_without_what_its_plan_needs_is_never_written(monkeypatch):
     monkeypatch.setattr(megatron_lm, "_connections", lambda flags: "")
     with pytest.raises(SpecError, match="CUDA_DEVICE_MAX_CONNECTIONS=1"):
         _exported("llama3-70B", {"tensor_par": 4})
+
+
+def test_a_dense_plan_of_earlier_releases_is_written_with_their_date():
+    dated = _plan({}, "megatron-lm@2024")
+    assert not dated.moe_router_fusion  # which earlier releases lack
+    one = calculon.estimate(
+        "llama3.2-1B", dated.to_dict(), "h100_80g_sxm", preset="megatron-lm@2024"
+    )
+    assert "planned with megatron-lm@2024" in export_flags(one, "megatron-lm")
+    assert "planned with" not in _exported("llama3-8B", {})
 
 
 def test_a_growing_batch_counts_samples():
