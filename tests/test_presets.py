@@ -122,6 +122,19 @@ def test_what_a_framework_lacks_is_refused_with_the_reason(stated, words):
         calculon.estimate("llama3-8B", stated | SPLIT, "h100_80g_sxm")
 
 
+@for_each(
+    ("name", "words"),
+    [
+        ("deepspeed", "or tensor_par_comm_type=rs_ag, with which"),
+        ("huggingface", "over the ranks of tensor parallelism.* Use expert_par=1"),
+    ],
+)
+def test_experts_on_ranks_of_tensor_groups_are_refused_with_what_to_use_instead(name, words):
+    stated = {"base": name, **SHORT, "tensor_par": 2, "expert_par": 4}
+    with pytest.raises(SpecError, match=words):
+        calculon.estimate("mixtral-8x7B", stated, "h100_80g_sxm")
+
+
 def test_the_published_edition_has_no_presets():
     with pytest.raises(SpecError, match="corrected"):
         calculon.estimate(
