@@ -145,8 +145,10 @@ class Estimate(WithMfu[float | None]):
     @cached_property
     def graph_step(self) -> dict[str, Any] | None:
         """Launch mode and seconds per step in CUDA graphs; None if they save less than 5 % of the time."""
-        time = self.stats["total_time"]
-        return None if time is None else graph_step(self.model, self.system, self.execution, time)
+        known = {name: value for name, value in self.stats.items() if value is not None}
+        if "total_time" not in known:
+            return None
+        return graph_step(self.model, self.system, self.execution, known)
 
     @property
     def terms(self) -> str:
