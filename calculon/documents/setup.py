@@ -288,6 +288,14 @@ def speed_rows(result: Result) -> list[Row]:
     return rows
 
 
+def precision_lines(result: Result) -> Iterator[Line]:
+    """Yield a remark if a wider precision is faster."""
+    if (wider := result.wider_step) is not None:
+        time, total = wider["total_time"], result.value("total_time")
+        less = f"{result.digits.duration(time)}, {100 * (1 - time / total):.0f} % less"
+        yield bold("Precision: "), f"with products in {wider['dtype']} it takes {less}."
+
+
 def launch_lines(result: Result) -> Iterator[Line]:
     """Yield a remark if kernel launches of the host limit the step, with the time of a step in graphs."""
     total, graphs = result.value("total_time"), result.graph_step
