@@ -904,6 +904,8 @@ def _spread(random: Random, row: Document, model: Document, system: Document) ->
     chosen |= _dispatcher(chosen, t, system)
     if chosen["expert_par"] == 1 or chosen["moe_pad_to_capacity"]:
         chosen["moe_imbalance_percent"] = 100
+    most = 100 * chosen["expert_par"]
+    chosen["moe_imbalance_percent"] = min(chosen["moe_imbalance_percent"], most)
     chosen["moe_pad_to_capacity"] &= chosen["moe_capacity_percent"] > 0
     sizes = {"float8": 1, "float32": 4, "tfloat32": 4}
     stored = sizes.get(row["datatype"], 2)

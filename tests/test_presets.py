@@ -32,6 +32,8 @@ SHORT = {"num_procs": 64, "tensor_par": 1, "pipeline_par": 1, "batch_size": 128}
 
 SPLIT = SHORT | {"tensor_par": 4, "pipeline_par": 2}
 
+PADDED = {"moe_capacity_percent": 100, "moe_pad_to_capacity": True}
+
 
 def test_each_preset_has_a_file():
     assert sorted(catalog.names("preset")) == sorted(PRESETS)
@@ -95,6 +97,15 @@ def test_fsdp_of_megatron_is_that_of_pytorch():
         calculon.estimate("mixtral-8x7B", split | {"expert_par": 8}, "h100_80g_sxm")
 
 
+@for_each("name", ["megatron-lm", "megatron-lm-ub", "megatron-bridge"])
+def test_graphs_of_a_whole_iteration_need_fixed_rows_of_experts(name):
+    stated = {"base": name, **SHORT, "expert_par": 8, "moe_dispatcher": "alltoall"}
+    for fixed in ({"launch_mode": "graph_parts"}, {"moe_dispatcher": "hybridep"}, PADDED):
+        calculon.estimate("mixtral-8x7B", stated | {"launch_mode": "graph"} | fixed, "gb200")
+    with pytest.raises(SpecError, match="use launch_mode=graph_parts"):
+        calculon.estimate("mixtral-8x7B", stated | {"launch_mode": "graph"}, "gb200")
+
+
 @for_each(
     ("stated", "words"),
     [
@@ -109,6 +120,19 @@ def test_fsdp_of_megatron_is_that_of_pytorch():
 def test_what_a_framework_lacks_is_refused_with_the_reason(stated, words):
     with pytest.raises(SpecError, match=words):
         calculon.estimate("llama3-8B", stated | SPLIT, "h100_80g_sxm")
+
+
+@for_each(
+    ("name", "words"),
+    [
+        ("deepspeed", "or tensor_par_comm_type=rs_ag, with which"),
+        ("huggingface", "over the ranks of tensor parallelism.* Use expert_par=1"),
+    ],
+)
+def test_experts_on_ranks_of_tensor_groups_are_refused_with_what_to_use_instead(name, words):
+    stated = {"base": name, **SHORT, "tensor_par": 2, "expert_par": 4}
+    with pytest.raises(SpecError, match=words):
+        calculon.estimate("mixtral-8x7B", stated, "h100_80g_sxm")
 
 
 def test_the_published_edition_has_no_presets():
@@ -182,6 +206,7 @@ def test_an_execution_records_the_values_of_a_month_and_the_preset_without_it():
     assert find_preset("megatron@2024").entries == find_preset("megatron-lm@2024-12").entries
     assert find_preset("megatron-lm-ub@2024-07").entries["ce_impl"].value == "megatron"
     assert not find_preset("megatron-lm@2024").uneven
+    assert find_preset("megatron-lm@2026").entries == find_preset("megatron-lm").entries
     experts = {"num_procs": 8, "expert_par": 8, "moe_dispatcher": "deepep"}
     with pytest.raises(SpecError, match=r"megatron-lm@2025-04 runs it, found deepep.*0\.12"):
         execution(SHORT | experts, preset="megatron-lm@2025-04")
@@ -194,6 +219,8 @@ def test_an_execution_records_the_values_of_a_month_and_the_preset_without_it():
             "megatron-bridge@2023",
             "from 2026-03 on, the first that megatron-bridge describes, found 2023$",
         ),
+        ("megatron-lm@2030", "up to 2026-11, the date of the catalog, found 2030"),
+        ("megatron-lm@2026-12", "up to 2026-11"),
         ("megatron-lm@may", "a month or a year, such as megatron-lm@2024-04"),
         ("llm-foundry@2024", "presets with dates: megatron-lm, megatron-lm-ub"),
     ):

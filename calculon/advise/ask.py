@@ -14,7 +14,7 @@ from calculon.campaign.run_columns import tokens_of_run
 from calculon.declarations import arguments
 from calculon.declarations.model import Model
 from calculon.declarations.named_values import CORRECTED
-from calculon.declarations.presets import COMMON, Preset, find_preset
+from calculon.declarations.presets import COMMON, FEW, FRAMEWORK, ON_FEW, Preset, find_preset
 from calculon.declarations.recipes import NO_RECIPE, RECIPES
 from calculon.declarations.spellings import (
     PRECISIONS,
@@ -131,7 +131,7 @@ def ask(
     arithmetic = precision("bf16" if dtype is None else str(dtype))
     stated = {} if own is None or own.fields is None else own.fields
     usual = default_preset(shape, machine, max(counts), arithmetic, stated, fix or {}, add or {})
-    framework = _framework(preset, usual, assumed)
+    framework = _framework(preset, usual, shape.mixes and max(counts) < FEW, assumed)
     _check_runs(machine, str(dtype), arithmetic)
     if dtype is None:
         assumed["--dtype"] = "bf16"
@@ -244,10 +244,13 @@ def _with_sequences(
     return model
 
 
-def _framework(preset: str | None, usual: str, assumed: dict[str, str]) -> Preset:
-    """Return the requested preset, or the usual one."""
+def _framework(
+    preset: str | None, usual: str, few_for_experts: bool, assumed: dict[str, str]
+) -> Preset:
+    """Return the requested preset, or the usual one; without experts another one is usual on few processors."""
     if preset is None:
-        assumed["--preset"] = usual
+        why = f", as {ON_FEW} is not modeled for experts"
+        assumed["--preset"] = usual + why * (few_for_experts and usual == FRAMEWORK)
         return find_preset(usual)
     result = find_preset(preset)
     if result.published:

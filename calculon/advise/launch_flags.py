@@ -77,15 +77,15 @@ def export_flags(
                 "export_flags", Problem("plan", "a plan that fits", "an answer without one")
             )
     if isinstance(one, Estimate):
-        execution, known = one.execution, one.model
+        execution, known, preset = one.execution, one.model, one.preset
     else:
         asked = inputs.resolve_execution(one)
-        execution, known = asked.execution, None
+        execution, known, preset = asked.execution, None, asked.preset
         sources = inputs.sources_in(asked.question, asked.place)
         known = inputs.model(sources["model"]) if "model" in sources else None
     shape = known if model is None else inputs.model(model)
     campaign = {} if tokens is None else {"tokens": tokens}
-    return launch_text(found, execution, shape, campaign)
+    return launch_text(found, execution, shape, campaign, preset)
 
 
 def exported_plan(plan: Estimate, dialect: str, tokens: float | None = None) -> tuple[str, str]:

@@ -9,6 +9,7 @@ import numpy as np
 from calculon.declarations.execution import Execution
 from calculon.declarations.lists_of_counts import ListsOfCounts
 from calculon.declarations.model import Model
+from calculon.declarations.presets import Preset
 from calculon.launch.dialect import Dialect, write
 from calculon.plan.plan import Plan, all_fields
 from calculon.plan.stage_kinds import chunks_of_layout
@@ -20,14 +21,19 @@ def launch_text(
     execution: Execution,
     model: Model | None = None,
     campaign: Mapping[str, Any] | None = None,
+    preset: Preset | None = None,
 ) -> str:
     """Return the launch file of an execution; arguments and errors as for :func:`calculon.launch.dialect.write`.
 
-    Balanced pipeline stages are listed by their blocks, if the model is known and the launcher takes lists.
+    Balanced pipeline stages are listed by their blocks, if the model is known and the launcher takes lists. Fusions of
+    experts, which earlier releases lack, have no effect on other models. The head names a `preset` with a date.
     """
+    if model is not None and not model.mixes:
+        execution = replace(execution, moe_router_fusion=True, moe_permute_fusion=True)
     if model is not None and "stage_blocks" in dialect.fields:
         execution = with_listed_stages(execution, model)
-    return write(dialect, all_fields(execution), model, campaign)
+    dated = preset.name if preset is not None and preset.month else ""
+    return write(dialect, all_fields(execution), model, campaign, dated)
 
 
 def with_listed_stages(execution: Execution, model: Model) -> Execution:

@@ -5,7 +5,7 @@ from calculon.cli.options import Parser, add_edition, add_preset
 
 RESULT_HELP = (
     'MODEL PLAN [PLAN ...] SYSTEM: plans are words ("tp=4 pp=2"), files, or best.json#0; MODEL,PLAN,SYSTEM; a result '
-    "(JSON); FILE#RANK of a search; a launch file (run.sh); NAME=RESULT names it"
+    "(JSON); FILE#RANK of a search; a launch file (run.sh) or an execution; NAME=RESULT names it"
 )
 RESULT_MORE = (
     ". Models, plans and systems are names of the catalog or files. FILE#RANK, FILE#PROCS or FILE#PROCS:RANK selects "

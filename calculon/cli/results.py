@@ -23,10 +23,11 @@ from calculon.cli.result_files import (
     short_name,
 )
 from calculon.declarations import catalog
+from calculon.declarations.axes import PUBLISHED_DEGREES
 from calculon.declarations.decode import SpecWarning
-from calculon.declarations.files import STDIN, document_suffix
+from calculon.declarations.files import STDIN, document_suffix, read_document
 from calculon.declarations.origin import titled
-from calculon.declarations.result_selection import split
+from calculon.declarations.result_selection import is_result, split
 from calculon.declarations.spellings.plan_pairs import in_blanks, is_plan
 from calculon.documents.compared import labeled
 from calculon.documents.estimate_record import STATISTICS_OF
@@ -152,7 +153,7 @@ class _Options:
 
 
 def _launch_file(text: str) -> str | None:
-    """Return the path of an argument that is a launch file; None for other arguments."""
+    """Return the path of an argument that is a launch file or an execution; None for other arguments."""
     path = named_source(text)[1]
     if document_suffix(path) in TABLES or not Path(path).is_file():
         return None
@@ -160,7 +161,15 @@ def _launch_file(text: str) -> str | None:
         return None
     from calculon.launch.launch_files import is_launch_file  # only for files
 
-    return path if is_launch_file(path) else None
+    return path if is_launch_file(path) or _is_execution(path) else None
+
+
+def _is_execution(path: str) -> bool:
+    """Return True for a document with the degrees of an execution, such as an imported one."""
+    if document_suffix(path) not in DOCUMENTS:
+        return False
+    raw = read_document(path)
+    return isinstance(raw, Mapping) and raw.keys() >= {*PUBLISHED_DEGREES} and not is_result(raw)
 
 
 _LARGEST_LAUNCH = 2**18

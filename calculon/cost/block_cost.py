@@ -18,18 +18,16 @@ from calculon.base.arrays import (
     shared_zeros,
 )
 from calculon.base.records import record
-from calculon.base.units import (
-    Array,
-    Bytes,
-    BytesPerSecond,
-    Count,
-    Flops,
-    FlopsPerSecond,
-    Seconds,
-)
+from calculon.base.units import Array, Bytes, BytesPerSecond, Count, Flops, FlopsPerSecond, Seconds
 from calculon.cost.axis_overlap import ExpertTimes, exchange_rows, ring_hidden
 from calculon.cost.backward_memory import GradientSpace
-from calculon.cost.launches import bounded_by_launches, busy_times, host_times, late_times
+from calculon.cost.launches import (
+    bounded_by_launches,
+    busy_times,
+    exposed_of_base,
+    host_times,
+    late_times,
+)
 from calculon.cost.layer_cost import (
     LayerCost,
     LayerTable,
@@ -99,6 +97,7 @@ class BlockCost:
         axis_exposed (shape (further axes, passes, kinds, blocks)): Exposed part of ``axis_time`` by kind of block, if
             passes of different microbatches do not overlap.
         paired: Part of it that is hidden if a forward and a backward pass of two microbatches overlap.
+        host_wait: Time for which the device waits for the host: part of the passes, and what pairs of passes hide less.
         expert_bytes (shape (2, blocks)): Bytes through the ports of a rank inside its node, and to other nodes, for
             collectives over groups of experts.
         expert_rows: Rows of the experts of the busiest rank.
@@ -131,6 +130,7 @@ class BlockCost:
     axis_time: Seconds
     axis_exposed: Seconds
     paired: Seconds
+    host_wait: Seconds
     expert_bytes: Bytes
     expert_rows: Count
     dispatch_space: Bytes
@@ -383,12 +383,16 @@ def block_cost(layout: BlockLayout, choice: BlockChoice) -> BlockCost:
     axis_time = _axis_time(cost, choice)
     axis_exposed, paired = _axis_exposed(layout, cost, recomputed, choice, axis_time)
     further = axis_exposed[:, :, KINDS.index("base")].sum(axis=0)  # by pass
-    exposed = _exposed(collectives, further)
+    passes = collectives.fw_tp, collectives.agrad_tp, collectives.recomm
+    exposed = exposed_of_base(passes, further)
     again = _recompute(layout, cost, recomputed, choice, exposed[2])
+    alone = processing, paired
     processing, paired = _with_host(
         layout, cost, choice, processing, recomputed, again.time, exposed, paired
     )
     trained, none = float(choice.training), layout.none
+    redone = again.time - ordered_sum(cost.times.processing[0] * recomputed)
+    waits = processing - alone[0]
     narrow = layout.shape.recipe is not None
     stored, copies = storage(table, choice, none, edition, narrow=narrow)
     if choice.training and not is_shared_zeros(layout.forms.copies):
@@ -407,6 +411,7 @@ def block_cost(layout: BlockLayout, choice: BlockChoice) -> BlockCost:
         axis_time=axis_time,
         axis_exposed=axis_exposed,
         paired=paired,
+        host_wait=waits[0] + trained * (waits[1] + waits[2] + redone) + alone[1] - paired,
         expert_bytes=_expert_bytes(layout, choice),
         expert_rows=layout.expert_rows,
         dispatch_space=layout.dispatch_space,
@@ -503,13 +508,6 @@ def _recompute(
         least = host - exposed
         time = time + host if layout.choice.blocking else np.maximum(time, least)
     return _work([*work, time])
-
-
-def _exposed(collectives: Collectives, further: Seconds) -> Seconds:
-    """Return the exposed time of the collectives of a base block by pass; `further` is of further axes."""
-    passes = collectives.fw_tp, collectives.agrad_tp, collectives.recomm
-    base = KINDS.index("base")
-    return np.stack([found.time_exposed[base] for found in passes]) + further
 
 
 def _matrix_flops(layout: BlockLayout, recomputed: Array, choice: BlockChoice) -> Flops:

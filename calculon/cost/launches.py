@@ -1,5 +1,7 @@
 """The host, which launches kernels: no pass of a block takes less time than its launches."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from calculon.architecture.shape import Sizes
@@ -8,7 +10,7 @@ from calculon.base.units import Array, Seconds
 from calculon.cost.axis_overlap import EXPERTS, exchange_rows, experts_hidden
 from calculon.cost.layer_cost import LayerCost, LayerTable, tensor_exposed_times
 from calculon.declarations.scope_choices import BlockChoice
-from calculon.declarations.statistics import KINDS
+from calculon.declarations.statistics import KINDS, Communication
 from calculon.editions.edition import Edition
 from calculon.hardware.system import System
 
@@ -27,6 +29,12 @@ def host_times(of_layers: Seconds, added: Seconds | float, again: Array | None) 
     if again is not None:
         host[1] += ordered_sum(of_layers[0] * again)
     return host
+
+
+def exposed_of_base(passes: Sequence[Communication], further: Seconds) -> Seconds:
+    """Return the exposed time of the collectives of a base block by pass; `further` is of further axes."""
+    base = KINDS.index("base")
+    return np.stack([found.time_exposed[base] for found in passes]) + further
 
 
 def bounded_by_launches(

@@ -65,6 +65,7 @@ def quoted_figures(model: Model, pipeline: PipelineStages, total_time: Seconds) 
         head_time=microbatches * head,
         mtp_time=microbatches * modules,
         host_time=schedule.host_time + np.zeros_like(total_time),
+        host_wait_time=microbatches * (model.num_blocks / schedule.ranks * stage.block.host_wait),
         copy_time=copies + np.zeros_like(total_time),
     )
 

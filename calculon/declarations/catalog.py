@@ -18,6 +18,9 @@ from calculon.declarations.files import (
 )
 from calculon.declarations.overlay import BASE, resolved
 
+AS_OF = "2026-11"
+"""Month of the catalog's newest facts: presets do not know later releases."""
+
 KINDS = {"model": "models", "system": "systems", "execution": "examples"}
 """Folder of the catalog for each kind of spec."""
 

@@ -319,6 +319,11 @@ def _month(kind: PresetKind, name: str, since: str, asked: str) -> str:
         wanted = f"{name}{AT} and {kind.release}, such as {name}{AT}{since}"
         raise SpecError(place, Problem("", wanted, place))
     month = month_of(asked) or asked
+    # The year of the catalog is its last month, though that may be yet to come.
+    newest = catalog.AS_OF if "-" in asked else month_of(catalog.AS_OF[:4])
+    if month_of(asked) and month > newest:
+        wanted = f"a month or a year up to {catalog.AS_OF}, the date of the catalog"
+        raise SpecError(place, Problem("", wanted, asked, f"{name} has the newest known releases"))
     if kind.order(month) < kind.order(since):
         wanted = f"{kind.release} from {since} on, the first that {name} describes"
         hint = f"{OLDEST} is Megatron-LM of 2020 to 2022" if name.startswith(FRAMEWORK) else ""

@@ -319,6 +319,10 @@ class Figures:
         "multi-token prediction modules of a batch, forward and backward (last stage)"
     )
     host_time: Seconds = stat("host time of a step during which no kernel runs")
+    host_wait_time: Seconds = stat(
+        "waits of blocks for kernel launches of the host in a batch, mean of the stages: part of the passes and of "
+        "exposed traffic"
+    )
     copy_time: Seconds = stat(
         "copies of gathered weights and of gradients for the collectives of a batch: part of the passes"
     )

@@ -57,6 +57,7 @@ def result_of(estimate: "Estimate", *, details: bool = True) -> "Result":
         context_exchange=(estimate.context_exchange or None) if details else None,
         imbalance_headroom=estimate.imbalance_headroom if details else None,
         graph_step=estimate.graph_step,
+        wider_step=estimate.wider_step,
         groups=[group.to_dict() for group in estimate.groups] if details else (),
         domains=[domain.to_dict() for domain in estimate.domains] if details else (),
         question=None if estimate.edition == PUBLISHED else estimate.question,

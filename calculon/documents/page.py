@@ -26,7 +26,14 @@ from calculon.documents.layer_table import by_kind, layers_section
 from calculon.documents.page_title import titled
 from calculon.documents.rank_group_table import groups_section
 from calculon.documents.result import Inputs, Result
-from calculon.documents.setup import Row, key_figures, launch_lines, setup_texts, short_figures
+from calculon.documents.setup import (
+    Row,
+    key_figures,
+    launch_lines,
+    precision_lines,
+    setup_texts,
+    short_figures,
+)
 from calculon.documents.stage_table import stages_section
 from calculon.render.bars import Bar, Share
 from calculon.render.digits import Digits
@@ -156,7 +163,7 @@ def time_section(result: Result) -> Section:
     rows.append((*map(bold, ("total", *digits.seconds([total], total), digits.share(1.0))),))
     part = f"{PARTS[largest][0]}, {digits.share(longest / total)}"
     remark = f"{digits.duration(total)} per iteration; largest part: {part}"
-    blocks = (_groups(times, total), _bars(rows), *launch_lines(result))
+    blocks = (_groups(times, total), _bars(rows), *launch_lines(result), *precision_lines(result))
     return Section("Time", blocks, remark, opened=True)
 
 

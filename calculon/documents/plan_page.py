@@ -43,7 +43,7 @@ from calculon.documents.plans_table import digits_of, duration_between
 from calculon.documents.result import Result
 from calculon.documents.run_defaults import defaults_line, run_rows
 from calculon.documents.settings_section import settings_section
-from calculon.documents.setup import Row, interval_heads, launch_lines, speed_rows
+from calculon.documents.setup import Row, interval_heads, launch_lines, precision_lines, speed_rows
 from calculon.documents.stage_table import stages_section
 from calculon.documents.waterfall_section import digits_of_differences, waterfall_section
 from calculon.render.digits import Digits
@@ -252,6 +252,7 @@ class _PlanPage:
         )
         words = self._words(self.plans["0"])
         blocks: list[Block] = [Grid(("left", "right", "text"), rows, heads=1), *launch_lines(best)]
+        blocks += precision_lines(best)
         if above := (best.belief or {}).get("above"):
             text = above_text(above, short=short)
             blocks.insert(0, (bold(f"{above_label(above)}: "), f"{text}."))

@@ -100,6 +100,7 @@ class Result:
         imbalance_headroom: Largest load imbalance of experts for which the memory is sufficient
             (:attr:`calculon.Estimate.imbalance_headroom`).
         graph_step: Step in CUDA graphs if the host limits it (:attr:`calculon.Estimate.graph_step`).
+        wider_step: Step with wider operands if it is faster (:attr:`calculon.Estimate.wider_step`).
         groups: The process groups, as in the results of an estimate.
         domains: Networks with idle processors, likewise.
         documents: Its input files.
@@ -123,6 +124,7 @@ class Result:
     context_exchange: Mapping[str, Any] | None = None
     imbalance_headroom: float | None = None
     graph_step: Mapping[str, Any] | None = None
+    wider_step: Mapping[str, Any] | None = None
     groups: Sequence[Mapping[str, Any]] = ()
     domains: Sequence[Mapping[str, Any]] = ()
     documents: tuple[Document, ...] = ()

@@ -17,6 +17,7 @@ from calculon.declarations.recipes import NO_RECIPE, RECIPES
 from calculon.documents.confidence import risk_words
 from calculon.documents.model_details import details
 from calculon.documents.result import Result, seq_length
+from calculon.estimate.graph_step import MIN_GAIN
 from calculon.plan.columns import FIELDS, field_of
 from calculon.render.document import ByWidth, Cell, Grid, Line, Section, SideBySide, bold, dim
 from calculon.render.texts import bandwidth, capacity, counted, level_text
@@ -287,15 +288,27 @@ def speed_rows(result: Result) -> list[Row]:
     return rows
 
 
+def precision_lines(result: Result) -> Iterator[Line]:
+    """Yield a remark if a wider precision is faster."""
+    if (wider := result.wider_step) is not None:
+        time, total = wider["total_time"], result.value("total_time")
+        less = f"{result.digits.duration(time)}, {100 * (1 - time / total):.0f} % less"
+        yield bold("Precision: "), f"with products in {wider['dtype']} it takes {less}."
+
+
 def launch_lines(result: Result) -> Iterator[Line]:
     """Yield a remark if kernel launches of the host limit the step, with the time of a step in graphs."""
-    if (graphs := result.graph_step) is None:
+    total, graphs = result.value("total_time"), result.graph_step
+    waits = result.value("host_wait_time") if "host_wait_time" in result.stats else 0.0
+    if graphs is None and waits < MIN_GAIN * total:
         return
-    time, total = graphs["total_time"], result.value("total_time")
-    option = f"launch_mode={graphs['launch_mode']}"
-    option += "" if graphs["supported"] else f", not in {result.preset}"
-    words = f"{result.digits.duration(time)}, {100 * (1 - time / total):.0f} % less"
-    yield (
-        bold("Host: "),
-        f"kernel launches limit the step; in CUDA graphs ({option}) it takes {words}.",
-    )
+    words = ["kernel launches limit the step"]
+    if waits > 0:
+        wait = f"{result.digits.duration(waits)}, {100 * waits / total:.0f} %"
+        words.append(f"{wait} of the parts above is waiting for the host")
+    if graphs is not None:
+        time, option = graphs["total_time"], f"launch_mode={graphs['launch_mode']}"
+        option += "" if graphs["supported"] else f", not in {result.preset}"
+        less = f"{result.digits.duration(time)}, {100 * (1 - time / total):.0f} % less"
+        words.append(f"in CUDA graphs ({option}) it takes {less}")
+    yield bold("Host: "), "; ".join(words) + "."

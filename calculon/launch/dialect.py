@@ -571,14 +571,17 @@ def write(
     execution: Mapping[str, Any],
     model: Model | None = None,
     campaign: Mapping[str, Any] | None = None,
+    preset: str = "",
 ) -> str:
     """Return the text of a launch file that runs an execution, with the launcher version in its head.
 
-    Arguments and errors as in :func:`settings_of`.
+    Arguments and errors as in :func:`settings_of`; `preset` is the name of a preset of earlier releases, if any.
     """
     settings = settings_of(dialect, execution, model, campaign)
     processors = int(execution["num_procs"])
     head = [f"{dialect.title}, written for {dialect.version}: {processors:,} processors"]
+    if preset:
+        head += [f"planned with {preset}: those releases may name settings differently"]
     kept = _translated(dialect, execution)
     head += [
         f"{name}: {dialect.title} uses {shown(new)} instead of {shown(old)}"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from calculon.base.arrays import is_nonzero
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array
 from calculon.declarations.axes import DIVIDED, FURTHER_FACTORS, PUBLISHED_DEGREES
@@ -56,6 +57,9 @@ LOOPS = (
 
 OVERLAPS = ("overlap_param_gather", "p2p_overlap")
 """Loops over switches that affect neither blocks, optimizer steps nor memory."""
+
+PARTS = "graph_parts"
+"""Launch mode with graphs of the operators whose shapes do not depend on the routing to experts."""
 
 REPLICATED = ("optimizer_sharding", "data_par_overlap")
 """Loops that need data parallelism."""
@@ -194,8 +198,32 @@ class Candidates:
                 family = self.system.provenance.family
                 tried = tuple(one for one in tried if is_offered(name, one, family))
                 tried = allowed_values(name, tried, self.model, self.system, self.constants)
+                if name == "launch_mode":
+                    tried = self._worthwhile(tried)
             result[name] = tried
         return result
+
+    def _worthwhile(self, modes: Values) -> Values:
+        """Return the launch modes of a preset that pay: graphs of parts as an option are for experts on slow hosts.
+
+        Hosts whose training launches take longer than those of an inference are slow: those with a Grace. On others,
+        graphs of parts make no plan of a catalog model more than about 5 % faster. A preset that has graphs by
+        default tries them on all hosts.
+        """
+        slow = is_nonzero(self.system.ext.launch.training)
+        option = self.preset.entries["launch_mode"].value == DEFAULTS["launch_mode"]
+        return tuple(
+            one for one in modes if one != PARTS or not option or (slow and self.model.mixes)
+        )
+
+    @property
+    def prefers_parts(self) -> bool:
+        """True if graphs of parts replace eager launches wherever they are possible: they are never slower.
+
+        Operators whose shapes do not depend on the routing have shorter launches, and the others are launched alike.
+        """
+        eager = self.switches["moe_pad_to_capacity"] == (False,) or not self.model.mixes
+        return eager and PARTS in self.usual("launch_mode") and "launch_mode" not in self.fix
 
     def _divided(self, name: str) -> tuple[int, ...]:
         """Return the degrees of a further axis that divide the experts, or the longest sequence as in practice."""

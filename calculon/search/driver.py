@@ -152,6 +152,8 @@ def run(
         if seen is not None:
             seen(count)
 
+    # Building blocks may take seconds before the first plan is tried.
+    announce(f"{space.num_procs:,} x {space.system.name}: listing plans")
     counts = search_space(
         space, ranking, mbs_break=mbs_break, seen=told, splits=splits, cache=cache
     )

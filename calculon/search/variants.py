@@ -13,10 +13,10 @@ from calculon.base.errors import Problem, SpecError
 from calculon.base.frozen import dataclass
 from calculon.base.units import Array
 from calculon.declarations.axes import FURTHER_DEGREES, PUBLISHED_DEGREES
-from calculon.plan.columns import Columns, encoded, type_of
+from calculon.plan.columns import DEFAULTS, Columns, encoded, type_of
 from calculon.plan.rules.all_rules import RULES
 from calculon.plan.rules.rule import Requests, Rule
-from calculon.search.candidates import VARIANT, Candidates
+from calculon.search.candidates import PARTS, VARIANT, Candidates
 from calculon.search.rule_dependencies import columns_read
 
 OF_UNIT = (*PUBLISHED_DEGREES, "batch_size")
@@ -195,13 +195,29 @@ def variants(space: Candidates, rules: Rules) -> Variants:
         parallel, serial = (_possible(space, rules, part, len(numbers), t) for t in (2, 1))
         kept.append(numbers[parallel | serial])
         kept_serial.append(serial[parallel | serial])
-    positions = _positions(np.concatenate(kept), several)
-    serial = np.concatenate(kept_serial)
+    numbers, serial = np.concatenate(kept), np.concatenate(kept_serial)
+    if space.prefers_parts:
+        replaced = _replaced(space, numbers, several)
+        numbers, serial = numbers[~replaced], serial[~replaced]
+    positions = _positions(numbers, several)
     form = "tensor_par_comm_type"
     # Irrelevant without tensor ranks: keep one
     if form in positions and not space.preset.published:
         serial = serial & (positions[form] == 0)
     return Variants(positions, columns(positions), serial)
+
+
+def _replaced(space: Candidates, numbers: Array, several: dict[str, int]) -> Array:
+    """Return a mask of the variants with the default launch mode that are possible with graphs of parts, too."""
+    modes = space.switches["launch_mode"]
+    usual = modes.index(DEFAULTS["launch_mode"]) if DEFAULTS["launch_mode"] in modes else -1
+    if usual < 0:
+        return np.zeros(len(numbers), bool)
+    # The last loop is the fastest: a step of a loop skips the combinations of the loops after it.
+    names = list(several)
+    step = prod(several[name] for name in names[names.index("launch_mode") + 1 :])
+    is_usual = _positions(numbers, several)["launch_mode"] == usual
+    return is_usual & np.isin(numbers + (modes.index(PARTS) - usual) * step, numbers)
 
 
 def _positions(numbers: Array, several: dict[str, int]) -> dict[str, Array]:

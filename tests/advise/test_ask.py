@@ -55,6 +55,12 @@ def test_the_default_preset_shards_parameters_on_few_processors(procs, system, w
     assert (asked.preset.name, asked.assumed["--preset"]) == (preset, preset)
 
 
+def test_plans_of_experts_on_few_processors_say_why_they_have_another_preset():
+    why = "megatron-lm, as torchtitan is not modeled for experts"
+    assert ask("mixtral-8x7B", 8, "h100_80g_sxm").assumed["--preset"] == why
+    assert ask("mixtral-8x7B", 16, "h100_80g_sxm").assumed["--preset"] == "megatron-lm"
+
+
 @pytest.mark.parametrize(("procs", "odd"), [(1000, 125), (96, 3), (65, 65), (1024, 1)])
 def test_replicas_can_share_an_assumed_batch(procs, odd):
     asked = ask("llama3-8B", procs, "h100_80g_sxm")

@@ -84,6 +84,12 @@ def test_a_launch_file_needs_a_system_that_may_be_named(output_of, refuses, file
     refuses(both, rows)
 
 
+def test_an_imported_execution_is_compared_like_its_launch_file(run, output_of, files, folder):
+    assert run("import-flags", folder / "run.sh", "-o", folder / "read.json").code == 0
+    out = output_of("compare", files[0], folder / "read.json", *SPECS)
+    assert "Statistics: 0 differ" in out
+
+
 OWN = " --no-masked-softmax-fusion --data-path mine  # my data\n"
 
 

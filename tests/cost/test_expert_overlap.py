@@ -209,7 +209,7 @@ def test_halves_hide_all_but_the_first_or_last_transfer():
 def test_it_is_decided_of_every_cost_of_a_block_whether_both_halves_share_it():
     twice = {"fw", "re", "agrad", "wgrad", "collectives", "axis_time", "axis_exposed", "paired"}
     twice |= {"expert_bytes", "expert_rows", "dispatch_space", "act_working", "act_storage"}
-    twice |= {"act_checkpoint", "act_grad", "pipeline_message", "matrix_flops"}
+    twice |= {"act_checkpoint", "act_grad", "pipeline_message", "matrix_flops", "host_wait"}
     members = {field.name for field in fields(BlockCost)}
     assert members == twice | (members & (OF_WEIGHTS | RATES))
 

@@ -6,7 +6,11 @@ import pytest
 import calculon
 from calculon.cost.embedding_head import EmbeddingHeadTimes
 from calculon.cost.launches import lag
+from calculon.inputs import Changed
 from tests.helpers import CORRECTED_PLAIN, document
+
+EXPERTS = {"edition": "corrected", "preset": "common", "num_procs": 8, "tensor_par": 1}
+EXPERTS |= {"pipeline_par": 1, "expert_par": 8, "batch_size": 64, "fusion": "compile"}
 
 PLAN = CORRECTED_PLAIN | {"num_procs": 8, "tensor_par": 8, "batch_size": 4}
 
@@ -70,15 +74,42 @@ def test_an_idle_device_waits_for_the_largest_lead_of_launches():
 
 @pytest.mark.parametrize("again", ["none", "full"])
 def test_fewer_launches_by_the_host_take_no_longer(again):
-    plan = {"preset": "megatron-lm", "num_procs": 8, "tensor_par": 1, "pipeline_par": 1}
-    plan |= {"expert_par": 8, "batch_size": 64}
-    times = [
-        calculon.estimate(
-            "qwen3-30B-a3B",
-            plan | {"launch_mode": mode, "activation_recompute": again},
-            "gb200_nvl72",
-        ).stats["total_time"]
-        for mode in ("graph", "graph_parts", "eager", "blocking")
-    ]
-    assert times == sorted(times)
-    assert times[0] < times[1] < times[2]
+    modes = ("graph", "graph_parts", "eager", "blocking")
+    plans = [EXPERTS | {"launch_mode": mode, "activation_recompute": again} for mode in modes]
+    found = [calculon.estimate("qwen3-30B-a3B", plan, "gb200_nvl72").stats for plan in plans]
+    for name in ("total_time", "host_wait_time"):
+        times = [stats[name] for stats in found]
+        assert times == sorted(times)
+        assert times[0] < times[1] < times[2]
+
+
+@pytest.mark.parametrize("again", ["none", "full"])
+@pytest.mark.parametrize("mode", ["graph_parts", "eager", "blocking"])
+def test_without_launches_passes_are_shorter_by_the_waits_for_the_host(mode, again):
+    plan = EXPERTS | {"launch_mode": mode, "activation_recompute": again}
+    free = dict.fromkeys(("eager", "training", "graph", "product_loop"), 0)
+    system = Changed("gb200_nvl72", {f"ext.launch.{name}": value for name, value in free.items()})
+    waits, none = (calculon.estimate("qwen3-30B-a3B", plan, one) for one in ("gb200_nvl72", system))
+    names = [f"block_{name}_time" for name in ("fw", "re", "agrad", "wgrad")]
+    longer = sum(waits.stats[name] - none.stats[name] for name in names)
+    microbatches, blocks = 64 // 8, 48
+    assert waits.stats["host_wait_time"] == pytest.approx(microbatches * blocks * longer)
+    assert none.stats["host_wait_time"] == 0
+
+
+@pytest.mark.parametrize("model", ["llama3.2-1B", "qwen3-30B-a3B"])
+@pytest.mark.parametrize("further", [{}, {"fusion": "none"}, {"ep_overlap": "1f1b"}], ids=str)
+def test_graphs_save_at_most_the_waits_for_the_host_and_the_optimizer_step(model, further):
+    """So an execution that waits less is not evaluated in graphs for its page."""
+    experts = model.startswith("qwen3")
+    plan = EXPERTS | further
+    if not experts:
+        plan = {name: plan[name] for name in plan if name not in ("expert_par", "ep_overlap")}
+    mode = "graph_parts" if experts else "graph"
+    own, graphs = (
+        calculon.estimate(model, plan | {"launch_mode": one}, "gb200_nvl72").stats
+        for one in ("eager", mode)
+    )
+    assert own["total_time"] > graphs["total_time"]
+    most = own["host_wait_time"] + own["optim_step_time"] + own["embedding_time"] + own["head_time"]
+    assert own["total_time"] - graphs["total_time"] <= most

@@ -155,7 +155,7 @@ def test_what_means_nothing_or_two_things_is_refused():
         (lambda: duration("soon"), "expected a time such as 60d"),
         (
             lambda: precision("fp2"),
-            "expected one of bf16, fp16, fp32, tf32, fp8, fp8-tensorwise, fp8-blockwise, mxfp8, nvfp4, found 'fp2'",
+            "fp8-blockwise, mxfp8, nvfp4, nvfp4-plain, found 'fp2'",
         ),
         (lambda: precision("bf17"), "did you mean 'bf16'?"),
     ]:

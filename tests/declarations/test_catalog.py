@@ -1,3 +1,4 @@
+import calendar
 import json
 import shutil
 from dataclasses import replace
@@ -35,6 +36,12 @@ def test_shipped_specs_load_by_path_and_as_a_mapping_too():
             assert repr(by_name).replace(f"{name!r}", "'system'") == repr(by_mapping), name
         else:
             assert by_name == by_path == by_text == by_mapping, name
+
+
+def test_the_page_of_the_models_states_the_month_of_the_catalog():
+    year, month = catalog.AS_OF.split("-")
+    text = (ROOT / "models" / "README.md").read_text()
+    assert f"as of {calendar.month_name[int(month)]} {year}" in text
 
 
 def test_an_unknown_name_is_refused_with_the_nearest_one(monkeypatch, tmp_path):

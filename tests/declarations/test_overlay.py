@@ -159,7 +159,7 @@ def test_the_base_may_be_an_alias(write):
 def test_what_is_no_overlay_says_why(write, tmp_path):
     for members, message in [
         ({"base": "h100_80g_smx"}, "did you mean 'h100_80g_sxm'?"),
-        ({"base": "h1000"}, "did you mean 'h100_80g_sxm'?"),
+        ({"base": "h1000"}, "did you mean h100_80g_sxm, h100_94g_nvl, "),
         ({"mem1": {"GiB": 94}}, 'a system of the catalog, such as "base": "h100", fills in'),
         ({"base": "a100_80g", "networks.0.size": 4}, "Hint: write networks[0]"),
         ({"base": 3}, "mine.json: base: expected a system of the catalog, or a path relative to"),

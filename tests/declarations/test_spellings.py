@@ -113,6 +113,9 @@ REFUSED = [
         "lama",
         "did you mean lamda, llama2-7B, llama3-8B, llama1-30B",
     ),  # both are spelled so
+    ("model", "llama5", "did you mean llama4-scout or llama4-maverick?"),
+    ("model", "qwen3", "qwen3-235B-a22B or qwen3-480B-a35B"),  # the whole family
+    ("system", "b100", "did you mean b200_sxm or aws_p6_b200?"),
     ("system", "h10", "did you mean h100_80g_sxm, h100_94g_nvl, "),
     ("system", "tpu v5", "did you mean tpu_v5e or tpu_v5p?"),
     ("system", "h1 xx", "catalog"),

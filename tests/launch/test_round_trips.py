@@ -128,6 +128,12 @@ def test_choices_are_read_as_they_were_written(launcher, changes):
     assert is_read_again(DIALECTS[launcher], inputs.model("llama3-8B"), one)
 
 
+def test_graphs_of_padded_experts_are_read_as_they_were_written():
+    padded = {"expert_par": 8, "moe_capacity_percent": 100, "moe_pad_to_capacity": True}
+    one = plain_execution("megatron-lm", **padded, launch_mode="graph")
+    assert is_read_again(DIALECTS["megatron-lm"], inputs.model("mixtral-8x7B"), one)
+
+
 @for_each(
     ("launcher", "changes", "near"),
     [

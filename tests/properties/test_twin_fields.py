@@ -129,7 +129,7 @@ REASONS = test_twin.REASONS | {
         "experts_width_inside",
         "moe_dispatcher_needs_experts",
         "moe_capacity_percent_needs_experts",
-        "imbalance_needs_ranks",
+        "imbalance_largest",
         "padding_needs_capacity",
         "padding_has_no_imbalance",
         "dispatch_dtype_needs_exchange",

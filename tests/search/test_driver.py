@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import calculon
+from calculon.base.activity import listening
 from calculon.search.driver import (
     executions,
     feasible_tables,
@@ -64,6 +65,14 @@ def test_tokens_per_second_are_found_without_trying_all():
     rates = np.concatenate([table["tokens_per_second"] for table in tables])
     assert found.counts.good == len(rates)
     assert found.scores[0].tolist() == np.sort(rates)[::-1][:3].tolist()
+
+
+def test_a_search_is_announced_before_its_first_plan():
+    said = []
+    with listening(said.append):
+        search(*SPACE, **FEW)
+    assert said[0].endswith(": listing plans")
+    assert said[-1].endswith(" plans tried")
 
 
 def test_a_result_as_records_and_as_a_frame():

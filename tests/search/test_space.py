@@ -10,6 +10,7 @@ from calculon import SpecError, search
 from calculon.plan.columns import FIELDS
 from calculon.plan.plan import NAMES
 from calculon.search.best_first import count_space
+from calculon.search.candidates import PARTS
 from calculon.search.driver import make_ranking, make_space, run
 from calculon.search.space import LOOPS
 from tests.helpers import reference_system
@@ -201,3 +202,30 @@ def test_8_ki_tokens_of_dense_models_are_split_if_there_are_over_two_processors_
     for batch, parts in [(256, (1,)), (255, tuple(range(1, most + 1)))]:
         space = make_space(model, "h100_80g_sxm", 512, batch, "bfloat16", preset="megatron-lm")
         assert space.switches["context_par"] == parts, batch
+
+
+@pytest.mark.parametrize(
+    ("model", "system", "tried"),
+    [
+        ("qwen3-30B-a3B", "gb200_nvl72", ("auto", "graph_parts")),
+        ("qwen3-30B-a3B", "h100_80g_sxm", ("auto",)),
+        ("llama3-8B", "gb200_nvl72", ("auto",)),
+    ],
+)
+def test_graphs_of_parts_are_tried_for_experts_on_hosts_with_slow_launches(model, system, tried):
+    space = make_space(model, system, 8, 8, "bfloat16", preset="megatron-lm")
+    assert space.switches["launch_mode"] == tried
+    old = make_space(model, system, 8, 8, "bfloat16", preset="megatron-lm@2025-04")
+    assert old.switches["launch_mode"] == ("auto",)
+
+
+def test_launches_of_single_kernels_are_left_out_where_graphs_of_parts_are_possible():
+    """Megatron-LM refuses graphs with full recomputation; the fastest plan is that of a search of both."""
+    fix = {"expert_par": 8, "recompute_modules": "none", "ep_overlap": "none"}
+    asked = ("qwen3-30B-a3B", 8, "gb200_nvl72", 8, "bfloat16")
+    table = next(iter(calculon.executions(*asked, preset="megatron-lm", fix=fix)))
+    columns = [table.column(name) for name in ("launch_mode", "activation_recompute")]
+    modes = {*zip(*columns, strict=True)}
+    assert modes == {("auto", "full"), ("graph_parts", "none")}
+    both = search(*asked, preset="megatron-lm", fix={**fix, "launch_mode": ("auto", PARTS)})
+    assert search(*asked, preset="megatron-lm", fix=fix).scores == both.scores

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, fields
-from operator import attrgetter, mul
+from operator import attrgetter, mul, sub
 
 from .backward import gradient_per_shape, needed, own_weights
 from .communication import OverlappedLinear
@@ -79,7 +79,9 @@ class Block:
         sent = [layer.experts_bytes(stage) for some, stage in parts for layer in some]
         inside = sum(bytes_of.get(run.node, 0) for bytes_of in sent)
         self.ep_bytes = [inside, sum(sum(bytes_of.values()) for bytes_of in sent) - inside]
+        before = self._times()
         self._wait_for_the_host(layers, backward)
+        self.host_wait = sum(map(sub, self._times(), before))
         stages: tuple[Stage, ...] = ("fw", "agrad") if training else ("fw",)
         self.tp_bandwidth = max(
             layer.required_bandwidth(stage, kind)
@@ -131,6 +133,7 @@ class Block:
         ]
         self.ep_exposed = {kind: list(self.ep) for kind in KINDS}
         self.paired: float = 0
+        self.host_wait: float = 0
         if not spread or run.execution.moe_dispatcher == "allgather":
             return
         passes = 3 if run.execution.training else 1
@@ -208,6 +211,11 @@ class Block:
         exposed = {kind: totals([block.ep_exposed[kind] for _, block in blocks]) for kind in KINDS}
         self.ep_exposed, self.paired = exposed, total(attrgetter("paired"))
         self.matrix_flops = total(attrgetter("matrix_flops"))
+        self.host_wait = total(attrgetter("host_wait"))
+
+    def _times(self) -> list[float]:
+        """Return the times of the passes, and what pairs of passes hide, which counts as less time."""
+        return [self.fw.time, self.re.time, self.agrad.time, self.wgrad.time, -self.paired]
 
     def _wait_for_the_host(self, layers: Sequence[Layer], backward: Sequence[Layer]) -> None:
         """Let no pass take less time than its launches, collectives that it waits for included.

@@ -386,8 +386,9 @@ def _check_experts(run: Run) -> None:
         plain = all(getattr(ex, name) == OPTIONS[name] for name in fields)
         require(35, plain, "there are no experts")
     spread, padded = ex.expert_par > 1, ex.moe_pad_to_capacity
-    balanced = ex.moe_imbalance_percent == 100
-    require(35, balanced or (spread and not padded), "all ranks have as many rows")
+    balanced, most = ex.moe_imbalance_percent == 100, 100 * ex.expert_par
+    require(35, balanced or not padded, "all ranks have as many rows")
+    require(35, ex.moe_imbalance_percent <= most, "more than all rows are on one rank")
     require(35, ex.moe_capacity_percent > 0 or not padded, "there is no capacity")
     exchanged = spread and ex.moe_dispatcher != "allgather"
     for name in (ex.dispatch_dtype, ex.combine_dtype):

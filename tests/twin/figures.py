@@ -144,6 +144,7 @@ def figures(batch: Batch) -> dict[str, float]:
         "head_time": run.microbatches * (of_embedding_head[1] - modules),
         "mtp_time": run.microbatches * modules,
         "host_time": run.host,
+        "host_wait_time": run.microbatches * model.num_blocks * block.host_wait / run.ranks,
         "copy_time": batch.copy_time,
         "gathered_space": batch.memory.gathered,
         "comm_buffer_space": batch.memory.passing,

@@ -18,6 +18,7 @@ from calculon.declarations.spellings.plan_pairs import is_plan, pairs_of
 if TYPE_CHECKING:
     from calculon.declarations.execution import Execution
     from calculon.declarations.model import Model
+    from calculon.declarations.presets import Preset
     from calculon.launch.dialect import Dialect
 
 
@@ -133,8 +134,10 @@ def _write(output: str, text: str) -> None:
         raise SpecError(output, Problem("", "a writable file", reason(error))) from None
 
 
-def _asked(arguments: argparse.Namespace, dialect: "Dialect") -> tuple["Execution", "Model | None"]:
-    """Return the execution, and the model if it is known."""
+def _asked(
+    arguments: argparse.Namespace, dialect: "Dialect"
+) -> tuple["Execution", "Model | None", "Preset"]:
+    """Return the execution, the model if it is known, and the preset."""
     from calculon import inputs
 
     source = arguments.execution
@@ -146,16 +149,17 @@ def _asked(arguments: argparse.Namespace, dialect: "Dialect") -> tuple["Executio
     asked = inputs.resolve_execution(changed, preset=preset, model=model)
     known = {"model": arguments.model} if arguments.model else {}
     specs: dict[str, Any] = {**inputs.sources_in(asked.question, split(source)[0]), **known}
-    return asked.execution, inputs.model(specs["model"]) if "model" in specs else None
+    shape = inputs.model(specs["model"]) if "model" in specs else None
+    return asked.execution, shape, asked.preset
 
 
 def _training(arguments: argparse.Namespace, dialect: "Dialect") -> tuple[str, str]:
     """Return the launch file of an execution, and a note for the user (empty if none)."""
     from calculon.advise.launch_text import launch_text
 
-    execution, model = _asked(arguments, dialect)
+    execution, model, preset = _asked(arguments, dialect)
     with naming(arguments.execution):
-        text = launch_text(dialect, execution, model)
+        text = launch_text(dialect, execution, model, preset=preset)
     unknown = "Note: the model is unknown, so its settings are left out; name it after EXE"
     return text, unknown if model is None else ""
 
@@ -166,7 +170,7 @@ def _patched(arguments: argparse.Namespace, dialect: "Dialect") -> tuple[str, st
     from calculon.advise.launch_flags import patched_file
 
     file = arguments.patch
-    execution, model = _asked(arguments, dialect)
+    execution, model, _ = _asked(arguments, dialect)
     launch = inputs.launch_in(file, execution.num_procs)
     if launch is None or launch.dialect.name != dialect.name:
         other = "another file" if launch is None else f"one of {launch.dialect.title}"

@@ -74,7 +74,7 @@ class ExpertFields(PipelineFields):
         needs={"expert_par": ABOVE_ONE},
         why="experts are spread over ranks",
         adds="imbalances of experts",
-        samples=(130, 250),
+        samples=(130, 200),
         of="circumstance",
     )
     moe_capacity_percent: int = declare(
@@ -99,8 +99,8 @@ class ExpertFields(PipelineFields):
         adds="true: experts padded to their capacity",
     )
     moe_router_fusion: bool = declare(
-        "if operators are fused, fuse those of the router, too: scores and choice of experts, scores and loss of load "
-        "balancing (Megatron-LM, --moe-router-fusion); false: one kernel per operator",
+        "router in fused kernels: one for the scores and the choice of experts, one for the scores of the "
+        "load-balancing loss (Megatron-LM, --moe-router-fusion); false, or with fusion none: one kernel per operator",
         default=True,
         scope=LAYOUT,
         label="router operator by operator",
@@ -108,8 +108,8 @@ class ExpertFields(PipelineFields):
         adds="false: router operator by operator",
     )
     moe_permute_fusion: bool = declare(
-        "if operators are fused, fuse those that permute rows, too (Megatron-LM, --moe-permute-fusion); false: one "
-        "kernel per operator",
+        "permutation of tokens to the rows of experts, and back, in fused kernels (Megatron-LM, --moe-permute-fusion); "
+        "false, or with fusion none: one kernel per operator",
         default=True,
         scope=LAYOUT,
         label="permutation operator by operator",

@@ -226,10 +226,10 @@ class OperatorFields(PublishedFields):
     )
     launch_mode: str = declare(
         "kernel launches: eager, operator by operator; compile; graph, of a whole iteration; graph_parts, graphs of "
-        "layers whose shapes do not depend on the routing to experts, and eager for the others; blocking, operator by "
-        "operator with a wait for each kernel (CUDA_LAUNCH_BLOCKING=1, which prevents all overlap); auto: eager with "
-        "fusion none and in blocks with experts, compile with fusion compile or max, and with published kernels no "
-        "launch time",
+        "layers whose shapes do not depend on the routing to experts, and eager for the others (memory of graphs, a "
+        "few GB, is not counted); blocking, operator by operator with a wait for each kernel (CUDA_LAUNCH_BLOCKING=1, "
+        "which prevents all overlap); auto: eager with fusion none and in blocks with experts, compile with fusion "
+        "compile or max, and with published kernels no launch time",
         choices=("auto", *LAUNCH_MODES),
         default="auto",
         scope=LAYOUT | STEP,

@@ -55,9 +55,13 @@ _VENDORS = frozenset(
 _PROCESSOR = re.compile(r"([a-z]+)(\d+)")
 """Letters and number of a processor name."""
 
-_MAX_NEAR = 6
+_VERSION = re.compile(r"\d+(?:\.\d+)?")
+"""Version of a model; a size has a letter, too."""
+
+_MAX_NEAR = 10  # a family of models
 _MIN_WORD = 3  # letters of a meaningful prefix
 _ALIKE = 0.8  # similarity of difflib: one letter of five may differ
+_LIKE_PROCESSOR = 0.6  # one digit of three may differ
 _MAX_SPLITS = 32
 _LONGEST = 100  # characters of a name
 
@@ -167,7 +171,7 @@ def _of_model(kind: str, text: str, known: Mapping[str, Path]) -> Meaning:
         return Meaning(_in_order(names, known))
     some = _parts(text)
     near = {name for name, own in parts.items() if some and some <= own}
-    near = near or _with_like_words(some, parts)
+    near = near or _with_like_words(some, parts) or _of_nearest_version(some, parts)
     near = near or keys.get(
         _nearest(asked[0], [key for key in keys if _alike(asked[0], key)]), set()
     )
@@ -216,6 +220,24 @@ def _with_like_words(asked: set[str], parts: Mapping[str, set[str]]) -> set[str]
         for name, own in parts.items()
         if asked - words <= own and all(own & like[word] for word in words)
     }
+
+
+def _of_nearest_version(asked: set[str], parts: Mapping[str, set[str]]) -> set[str]:
+    """Return the models of the nearest version with the words of a text, whose own version and size are unknown.
+
+    >>> sorted(_of_nearest_version({"llama", "5"}, {"llama1-7B": {"llama", "1", "7b"}, "llama4": {"llama", "4"}}))
+    ['llama4']
+    """
+    words = {one for one in asked if one.isalpha()}
+    wanted = [float(one) for one in asked if _VERSION.fullmatch(one)]
+    if not words or not wanted:
+        return set()
+    away = {
+        name: min(abs(float(one) - wanted[0]) for one in versions)
+        for name, own in parts.items()
+        if words <= own and (versions := [one for one in own if _VERSION.fullmatch(one)])
+    }
+    return {name for name, one in away.items() if one == min(away.values())}
 
 
 def _without_organization(text: str) -> str:
@@ -281,27 +303,32 @@ def _near_systems(
     spelled |= {name.replace("_", ""): name for name in known}
     key, asked_words = "".join(_words(text)), _words(text)
     named = any(_PROCESSOR.match(word) for word in asked_words)
-    some = [
-        one
-        for one, name in spelled.items()
-        if (_same_line(asked_words, words_of[name]) if named else _alike(key, one))
-    ]
-    close = spelled.get(_nearest(key, some))
+    if named:
+        away = {name: one for name in claims if (one := _away(asked_words, words_of[name])) >= 0}
+        return {name for name, one in away.items() if one == min(away.values())}
+    close = spelled.get(_nearest(key, [one for one in spelled if _alike(key, one)]))
     return {close} if close else set()
 
 
-def _same_line(asked: Iterable[str], words: Iterable[str]) -> bool:
-    """Return True if a processor name may be a misspelling: ``h300`` of ``h200``, ``h1000`` of ``h100``, not ``v100``.
+def _away(asked: Iterable[str], words: Iterable[str]) -> int:
+    """Return how far a processor's number is from one of the same line; below 0 if there is none.
 
-    >>> _same_line(["h300"], ["h200"]), _same_line(["h1000"], ["h100"]), _same_line(["vr200"], ["v100"])
-    (True, True, False)
+    A name may be a misspelling, or a processor that the catalog lacks: ``h1000`` of ``h100``, and ``b100`` next to
+    ``b200``, not to ``v100``.
+
+    >>> _away(["h300"], ["h200"]), _away(["h1000"], ["h100"]), _away(["vr200"], ["v100"])
+    (100, 900, -1)
     """
     found = [[one for word in some if (one := _PROCESSOR.match(word))] for some in (asked, words)]
-    return any(
-        one[1] == other[1] and (len(one[2]) == len(other[2]) or one[2].startswith(other[2]))
+    away = (
+        abs(int(one[2]) - int(other[2]))
         for one in found[0]
         for other in found[1]
+        if one[1] == other[1]
+        and (len(one[2]) == len(other[2]) or one[2].startswith(other[2]))
+        and SequenceMatcher(None, one.string, other.string).ratio() >= _LIKE_PROCESSOR
     )
+    return min(away, default=-1)
 
 
 def _begin(asked: Sequence[str], words: set[str]) -> bool:

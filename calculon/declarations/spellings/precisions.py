@@ -17,6 +17,7 @@ PRECISIONS: Mapping[str, Mapping[str, str]] = {
     "fp8-blockwise": {"datatype": "bfloat16", "fp8_recipe": "blockwise"},
     "mxfp8": {"datatype": "bfloat16", "fp8_recipe": "mxfp8"},
     "nvfp4": {"datatype": "bfloat16", "fp8_recipe": "nvfp4"},
+    "nvfp4-plain": {"datatype": "bfloat16", "fp8_recipe": "nvfp4_plain"},
 }
 """Execution fields of each precision.
 
@@ -37,6 +38,7 @@ _WORDS = {
     **dict.fromkeys(("fp8blockwise", "fp8block"), "fp8-blockwise"),
     **dict.fromkeys(("mxfp8", "fp8mx", "fp8mxfp8"), "mxfp8"),
     **dict.fromkeys(("nvfp4", "fp4", "float4"), "nvfp4"),
+    **dict.fromkeys(("nvfp4plain", "fp4plain"), "nvfp4-plain"),
 }
 _PARTS = ("torch.", "mixed", "amp", "precision", "training", "-", "_", " ", ".")
 

@@ -13,7 +13,13 @@ from calculon.base.errors import Problem, SpecError
 from calculon.declarations.recipes import GATHERED, NO_RECIPE
 from calculon.launch.dialect import Dialect, Fields, Parsed, Reading, Setting, Unresolved, Writing
 from calculon.launch.megatron.megatron_model import CAMPAIGN, MODEL, batch_schedule
-from calculon.launch.megatron.megatron_parts import CONTEXT, EXPERTS, GROUPED, LAYOUT
+from calculon.launch.megatron.megatron_parts import (
+    CONTEXT,
+    EXPERTS,
+    GROUPED,
+    LAYOUT,
+    writes_experts,
+)
 from calculon.launch.megatron.megatron_replicas import RECOMPUTE, REPLICAS
 from calculon.launch.megatron.megatron_requirements import CONNECTIONS, broken
 from calculon.launch.megatron.megatron_words import ALIASES, NO_EFFECT, NOT_MODELLED
@@ -200,6 +206,10 @@ _PARTS = ["attn", "moe_router", "moe_preprocess"]
 """Modules in CUDA graphs of parts of a block with experts: all that do not depend on the routing."""
 
 
+_LAYERS = ["attn", "mlp", "moe"]
+"""Modules in CUDA graphs of whole blocks with experts of fixed capacity."""
+
+
 def _graphs(reading: Reading) -> Fields:
     scope = reading.get("--cuda-graph-scope", default="full")
     kind = reading.get("--cuda-graph-impl", default="none")
@@ -208,7 +218,7 @@ def _graphs(reading: Reading) -> Fields:
     if reading.get(_BLOCKING, default=0) == 1:
         return {"launch_mode": "blocking"}
     if asked or kind != "none":
-        if whole:
+        if whole or "moe" in scope:
             return {"launch_mode": "graph"}
         if "moe_router" in scope:
             return {"launch_mode": "graph_parts"}
@@ -221,7 +231,14 @@ def _write_graphs(writing: Writing) -> Fields:
         return {_BLOCKING: 1}
     if writing["launch_mode"] == "graph_parts":
         return {"--cuda-graph-impl": "transformer_engine", "--cuda-graph-scope": _PARTS}
-    return {"--cuda-graph-impl": "local"} if writing["launch_mode"] == "graph" else {}
+    if writing["launch_mode"] != "graph":
+        return {}
+    if writing["moe_pad_to_capacity"]:
+        return {"--cuda-graph-impl": "transformer_engine", "--cuda-graph-scope": _LAYERS}
+    if writes_experts(writing):
+        hint = "a plan states no capacity per rank of dropless experts; moe_pad_to_capacity is one per expert"
+        raise writing.refuse("launch_mode", "auto, eager, compile, graph_parts, blocking", hint)
+    return {"--cuda-graph-impl": "local"}
 
 
 ROWS = (

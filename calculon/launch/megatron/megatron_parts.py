@@ -160,14 +160,14 @@ def _dispatcher(reading: Reading) -> Fields:
     return {"moe_dispatcher": found}
 
 
-def _writes_experts(writing: Writing) -> bool:
-    """Return whether the model has experts; without a model, a dispatcher or expert parallelism implies them."""
+def writes_experts(writing: Writing) -> bool:
+    """Return True if the model has experts; without a model, a dispatcher or expert parallelism implies them."""
     spread = writing["moe_dispatcher"] != "alltoall" or writing["expert_par"] > 1
     return writing.model.has_experts if writing.model else spread
 
 
 def _write_dispatcher(writing: Writing) -> Fields:
-    kind, experts = writing["moe_dispatcher"], _writes_experts(writing)
+    kind, experts = writing["moe_dispatcher"], writes_experts(writing)
     found: Fields = {GROUPED: True} if experts else {}
     if kind in _FLEXIBLE:
         return found | {_DISPATCHER: "flex", _BACKEND: kind}
@@ -191,7 +191,7 @@ def _fusions(reading: Reading) -> Fields:
 
 
 def _write_fusions(writing: Writing) -> Fields:
-    experts = _writes_experts(writing)
+    experts = writes_experts(writing)
     return {flag: True for flag, name in _FUSIONS.items() if experts and writing[name]}
 
 

@@ -80,6 +80,14 @@ def _explain_groups(one: Request) -> Problem:
     return Problem("expert_par", wanted, str(e.expert_par))
 
 
+def _explain_imbalance(one: Request) -> Problem:
+    e = one.execution
+    why = f"100 x expert_par = {100 * e.expert_par}: one rank has all rows"
+    wanted = f"at most {why}" if e.expert_par > 1 else f"100, since expert_par is {e.expert_par}"
+    hint = "" if e.expert_par > 1 else "every rank has all experts"
+    return Problem("moe_imbalance_percent", wanted, str(e.moe_imbalance_percent), hint)
+
+
 def _spread(r: Requests) -> Array:
     """Return a mask of executions that do not split experts exactly like other layers by tensor parallelism."""
     return (r.plan.expert_par > 1) | (expert_tensor_par(r.plan) != r.plan.tensor_par)
@@ -224,9 +232,9 @@ _LIBRARY_RULES = (
 EXPERT_RULES: tuple[Rule, ...] = (
     *map(_needs_experts, (*DEGREES, "moe_dispatcher", "moe_capacity_percent")),
     Rule(
-        "imbalance_needs_ranks",
-        lambda r: (r.plan.moe_imbalance_percent == 100) | (r.plan.expert_par > 1),
-        expected("moe_imbalance_percent", "100, since expert_par is 1: every rank has all experts"),
+        "imbalance_largest",
+        lambda r: r.plan.moe_imbalance_percent <= 100 * np.asarray(r.plan.expert_par, np.int64),
+        _explain_imbalance,
         ("moe_imbalance_percent",),
     ),
     Rule(

@@ -171,6 +171,7 @@ def test_flags_mean_fields():
         ("--make-vocab-size-divisible-by 64", "vocab_pad_multiple", 64),
         ("--use-tp-pp-dp-mapping", "mesh_order", "tp-pp-dp"),
         ("--cuda-graph-impl local", "launch_mode", "graph"),
+        ("--cuda-graph-impl local --cuda-graph-scope attn mlp moe", "launch_mode", "graph"),
         (
             "--cuda-graph-impl transformer_engine --cuda-graph-scope attn moe_router moe_preprocess",
             "launch_mode",

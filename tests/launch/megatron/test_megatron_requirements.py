@@ -5,6 +5,7 @@ from fnmatch import fnmatchcase
 
 import pytest
 
+import calculon
 from calculon import inputs
 from calculon.advise.launch_flags import export_flags
 from calculon.base.errors import SpecError
@@ -273,6 +274,7 @@ def test_plans_that_megatron_refuses_are_not_exported():
         ("mixtral-8x7B", {"tensor_par": 4, "tensor_par_comm_type": "ar"}, "--sequence-parallel"),
         ("llama3-8B", {"cp_comm": "a2a_p2p", "context_par": 4}, "change cp_comm or cp_a2a_size"),
         ("llama3-8B", {"launch_mode": "graph", "activation_recompute": "full"}, "CUDA graphs"),
+        ("mixtral-8x7B", MOE | {"launch_mode": "graph"}, "graph_parts, blocking, found 'graph'"),
         ("llama3-8B", {"optimizer": "muon"}, "with Muon"),
         ("gpt2-124M", FSDP, "--untie-embeddings-and-output-weights with"),
     ]
@@ -283,6 +285,16 @@ def test_a_script_without_what_its_plan_needs_is_never_written(monkeypatch):
     monkeypatch.setattr(megatron_lm, "_connections", lambda flags: "")
     with pytest.raises(SpecError, match="CUDA_DEVICE_MAX_CONNECTIONS=1"):
         _exported("llama3-70B", {"tensor_par": 4})
+
+
+def test_a_dense_plan_of_earlier_releases_is_written_with_their_date():
+    dated = _plan({}, "megatron-lm@2024")
+    assert not dated.moe_router_fusion  # which earlier releases lack
+    one = calculon.estimate(
+        "llama3.2-1B", dated.to_dict(), "h100_80g_sxm", preset="megatron-lm@2024"
+    )
+    assert "planned with megatron-lm@2024" in export_flags(one, "megatron-lm")
+    assert "planned with" not in _exported("llama3-8B", {})
 
 
 def test_a_growing_batch_counts_samples():

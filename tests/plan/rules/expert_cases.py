@@ -34,9 +34,9 @@ MALFORMED = {
         "expert_par_net: 0, since expert_par is 1",
     ),
     "expert_par_net_number": (_SPREAD | {"expert_par_net": 2}, "expert_par_net: numbered 0 to 1"),
-    "imbalance_needs_ranks": (
-        _EDITION | {"moe_imbalance_percent": 130},
-        "moe_imbalance_percent: 100, since expert_par is 1",
+    "imbalance_largest": (
+        _SPREAD | {"moe_imbalance_percent": 1_000_000},
+        "moe_imbalance_percent: at most 100 x expert_par = ",
     ),
     "padding_needs_capacity": (
         _EDITION | {"moe_pad_to_capacity": True},
