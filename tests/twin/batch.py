@@ -435,7 +435,7 @@ class Batch:
         return Windows(max(0, forward), max(0, backward), head)
 
     def _bubble(self) -> None:
-        """Idle time of the pipeline, and transfers that stages wait for."""
+        """Idle time of the pipeline, then its transfers."""
         run, fw, bw, ex = self.run, self.fw, self.bw, self.execution
         p, chunks, m = ex.pipeline_par, ex.pipeline_interleaving, run.microbatches
         if ex.pp_schedule in SIMULATED:
@@ -468,6 +468,12 @@ class Batch:
                 embedding, head = self.embedding_head.whole
                 self.bubble_time += embedding if self.at_head else head
                 self.bubble_time += self.added[1] if self.at_head else self.added[2]
+        self._expose_transfers()
+
+    def _expose_transfers(self) -> None:
+        """Transfers that stages wait for."""
+        run, fw, bw, ex = self.run, self.fw, self.bw, self.execution
+        p, chunks, m = ex.pipeline_par, ex.pipeline_interleaving, run.microbatches
         self.pp_exposed_time = self.pp_link_time
         if ex.p2p_overlap and ex.pp_schedule in SIMULATED:
             time = self._listed_time()
@@ -484,10 +490,18 @@ class Batch:
             if chunks > 1:  # a pass of a chunk hides a transfer that is no longer
                 shortest = min(run.chunk_sum(fw), run.chunk_sum(bw))
                 waits += max(0, self.pp_traffic - 2 * m * chunks * shortest)
-            self.pp_exposed_time = min(self.transfers * left, waits) + self.pp_shared
+            waits = min(self.transfers * left, waits)
+            if run.layout is not None and chunks_differ(run.layout, ex):
+                # Or all passes wait for them, some while they wait for longer chunks anyway.
+                apart = self._interleaved_time(run.layout, apart=True)
+                waits = min(waits, apart - self._interleaved_time(run.layout))
+            self.pp_exposed_time = waits + self.pp_shared
 
-    def _interleaved_time(self, layout: list[int]) -> float:
-        """Execute the passes of chunks that differ, each of its own blocks; one without any is sent on."""
+    def _interleaved_time(self, layout: list[int], *, apart: bool = False) -> float:
+        """Execute the passes of chunks that differ, each of its own blocks; one without any is sent on.
+
+        If transfers are `apart`, passes wait for those that could overlap.
+        """
         run, ex = self.run, self.execution
         chunks, kinds, seconds, saved = run.chunks, run.model.kinds(), [], []
         every = zip(
@@ -502,7 +516,7 @@ class Batch:
             for chunk, blocks in enumerate(own):
                 parts = [self.of_kind.get(kinds[n], self) for n in numbers[begin : begin + blocks]]
                 begin += blocks
-                forward, backward = self._passes_of_chunk(parts)
+                forward, backward = self._passes_of_chunk(parts, apart=apart)
                 backward += replicas.stalled / chunks
                 for end, there in enumerate(((0, 0), (len(layout) - 1, chunks - 1))):
                     if self.embedding_head is not None and (place, chunk) == there:
@@ -518,16 +532,19 @@ class Batch:
         lists = Interleaved(ex.pipeline_par, chunks, run.microbatches, int(pairs))
         return lists.time(seconds, saved if pairs else None, training=ex.training)
 
-    def _passes_of_chunk(self, parts: "list[Batch]") -> tuple[float, float]:
+    def _passes_of_chunk(self, parts: "list[Batch]", *, apart: bool) -> tuple[float, float]:
         """Return the seconds of a chunk with blocks of these kinds; the last is an edge block, on average of all."""
         if not parts:  # the transfer after a block of the first kind
             first = self.of_kind.get(self.run.model.kinds()[0], self)
             sent = [max(0, by["edge"] - by["base"]) for by in (first.fw0, first.bw0)]
-            return sent[0], sent[1]
+            return sent[0] + apart * first.fw_sent, sent[1] + apart * first.bw_sent
         forward = sum(part.fw["base"] for part in parts)
-        forward += sum(part.fw["edge"] - part.fw["base"] for part in parts) / len(parts)
         backward = sum(part.bw["base"] + part.added[0] for part in parts)
-        backward += sum(part.bw["edge"] - part.bw["base"] for part in parts) / len(parts)
+        for part in parts:  # transfers go on while a block waits for offload traffic
+            fw_waits = max(part.fw_excess["edge"], apart * part.fw_sent)
+            bw_waits = max(part.bw_excess["edge"], apart * part.bw_sent)
+            forward += (part.fw0["edge"] + fw_waits - part.fw["base"]) / len(parts)
+            backward += (part.bw0["edge"] + bw_waits - part.bw["base"]) / len(parts)
         return forward, backward
 
     def _listed_time(self, delay: float = 0) -> float:
