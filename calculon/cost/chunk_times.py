@@ -151,9 +151,7 @@ class ChunkTimes:
         each = of_blocks.reshape(len(self._kinds), -1, of_blocks.shape[-1])
         stalled = np.stack(times[-2 * _PASSES - len(self._stalled) : -2 * _PASSES])
         *first, last_forward, last_backward = times[-2 * _PASSES :]
-        blocks = layout.of_kind.sum(axis=0)
-        share = layout.of_kind / np.maximum(blocks, 1)  # the mean transfer of the blocks
-        share[0] = np.where(blocks > 0, share[0], 1.0)
+        blocks, share = layout.of_kind.sum(axis=0), layout.sending
         some = (blocks > 0)[..., None]
 
         def weighted(weights: Count, column: int) -> Seconds:

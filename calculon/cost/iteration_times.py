@@ -190,7 +190,7 @@ class IterationTimes:
     def pp_comm_link_time(self) -> Seconds:
         """Pipeline transfers, and gradients that two stages reduce, on the link."""
         stage = self._stage
-        shared = None if stage.embedding_head is None else stage.embedding_head.shared_gradient
+        shared = None if stage.embedding_head is None else stage.embedding_head.shared_table
         mirrored = self._pipeline.mirrored_gradient
         return pipeline_time(stage.transfers, shared, mirrored, self._schedule, stage.system)
 
