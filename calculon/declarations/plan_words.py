@@ -225,7 +225,7 @@ def _pipeline(of: Any) -> Iterator[str]:
         else:
             yield f"stages of {str(listed).replace('m', '')} blocks"
         if (chunk := ListsOfCounts.place_of_modules(str(listed))) is not None:
-            yield f"MTP modules on stage {chunk % of('pipeline_par') + 1}"
+            yield f"MTP modules on stage {chunk % of('pipeline_par')}"
     elif of("pp_layout") in _STAGES:
         yield _STAGES[of("pp_layout")]
     for place in ("first", "last"):

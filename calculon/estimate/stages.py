@@ -279,13 +279,14 @@ def stage_rows(batch: Batch) -> list[dict[str, Any]]:
 
     Times are for passes without overlap; ``hidden_time`` is the time that overlap saves. Ranks of a folded schedule
     (ZBV, DualPipe) also have ``parts``: the first and the last block of both of their parts of the model, counted from
-    1.
+    1. Stages also have ``modules``, their MTP modules, if these have a place of their own.
     """
     memory, times = stage_memory(batch), [time.sum(axis=1) for time in stage_passes(batch)]
     blocks = np.array(stage_blocks(batch))
-    if batch.schedule.modules:
-        blocks = blocks - _kinds_of_chunks(batch)[-1].sum(axis=1).astype(int)
     values: dict[str, list[float | None]] = {"blocks": blocks.tolist()}
+    if batch.schedule.modules:
+        modules = _kinds_of_chunks(batch)[-1].sum(axis=1).astype(int)
+        values = {"blocks": (blocks - modules).tolist(), "modules": modules.tolist()}
     names = ("forward_time", "backward_time", "weight_grad_time", "recompute_time")
     values |= {name: time.tolist() for name, time in zip(names, times, strict=True)}
     values["hidden_time"] = stage_hidden(batch).tolist()

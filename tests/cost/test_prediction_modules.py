@@ -113,6 +113,7 @@ def test_modules_of_another_stage_do_the_same_work_there(modules, schedule):
     assert useful[1] == pytest.approx(useful[0], rel=1e-12)
     before, after = (one.stages for one in (end, own))
     assert [one["blocks"] for one in after] == [one["blocks"] for one in before] == [11, 11, 10, 0]
+    assert [one["modules"] for one in after] == [0, 0, modules, 0]
     for name in ("recompute_time", "weight_grad_time"):
         assert sum(one[name] for one in after) == pytest.approx(sum(one[name] for one in before))
     moved = before[3]["forward_time"] - after[3]["forward_time"]
