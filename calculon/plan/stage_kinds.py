@@ -111,9 +111,11 @@ def _distinct_stages(
     listed: str,
     ends: tuple[int, int],
     in_order: bool,
+    modules: bool,
 ) -> _Stages:
     """Return the distinct stages of a layout; stages that list their chunks differ if their chunks do.
 
+    MTP `modules` in a place of their own are the last kind of block.
     `ends` are the blocks of the first chunk of the first stage, and of the last chunk of the last stage. If stages are
     `in_order`, only neighboring inner stages are counted together.
     """
@@ -121,7 +123,7 @@ def _distinct_stages(
     chunks = chunks_of_layout(
         stages, interleaving, listed, last_chunk, first_chunk, model.mtp_layers
     )
-    counts = kinds_of_chunks(model, chunks, modules=modules_in(listed, model)).sum(axis=2).T
+    counts = kinds_of_chunks(model, chunks, modules=modules).sum(axis=2).T
     rows = [(float(own.sum()), 1.0, float(i), *own.tolist()) for i, own in enumerate(counts)]
     final = rows[-1]
     first = rows[0] if len(rows) > 1 else (final[0], 0.0, *final[2:])
@@ -316,11 +318,12 @@ def _stages_of(row: Sequence[int], model: Model, *, in_order: bool = False) -> _
     """Return the stages of one layout, given as a row of numbers from :func:`_distinct_layouts`."""
     first, more, fewer, _, count, others, last, degree, interleaving, number, *ends = row
     listed = list_of(number)
+    modules = modules_in(listed, model)
     if listed and len(listed.split("-")) != degree * interleaving:
         listed = ""  # rules refuse it
     stages = [first] * (degree > 1) + [more] * count + [fewer] * others + [last]
     if listed:
         stages = [0] * degree
     return _distinct_stages(
-        model, tuple(stages), interleaving, listed, (ends[0], ends[1]), in_order
+        model, tuple(stages), interleaving, listed, (ends[0], ends[1]), in_order, modules
     )
