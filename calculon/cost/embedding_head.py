@@ -1,7 +1,8 @@
 """Embedding and LM head, the *ends* of a model: their cost on the first and the last stage, or on a single one.
 
 The slower of the two stages determines the time of an iteration; the faster one delays it once, while the pipeline
-fills. Multi-token-prediction (MTP) modules are part of the head (:mod:`calculon.cost.prediction_modules`).
+fills. Multi-token-prediction (MTP) modules are part of the head, or blocks of another stage
+(:mod:`calculon.cost.prediction_modules`).
 """
 
 from collections.abc import Callable
