@@ -957,7 +957,10 @@ def pipelines(random: Random, row: Document, model: Document) -> Document:
         elif counts[0] % 3 == 0 and len(counts) > 2:
             counts[:2] = [counts[0] + counts[1], 0]
         if all(count % row.get("fsdp_unit", 1) == 0 for count in counts):
-            chosen["stage_blocks"] = "-".join(map(str, counts))
+            listed = list(map(str, counts))
+            if model.get("mtp_layers") and p > 2 and not folded and row.get("fsdp_unit", 1) == 1:
+                listed = with_place(random, counts, p)
+            chosen["stage_blocks"] = "-".join(listed)
     elif not folded and (chunks == 1 or row.get("fsdp_unit", 1) == 1):
         counted = {
             "embedding_as_block": total + 1,
@@ -979,6 +982,15 @@ def pipelines(random: Random, row: Document, model: Document) -> Document:
     if due and microbatches >= p:
         chosen["p2p_overlap"] = random.random() < 0.5
     return chosen
+
+
+def with_place(random: Random, counts: list[int], stages: int) -> list[str]:
+    """Give MTP modules a stage in the middle, and the blocks that follow it to that stage or to the one before."""
+    place = len(counts) - stages + random.randint(1, stages - 2)
+    left = sum(counts[place + 1 :])
+    found = [*counts[: place + 1], *[0] * (len(counts) - place - 1)]
+    found[place - random.randint(0, 1)] += left
+    return [f"{count}{'m' * (number == place)}" for number, count in enumerate(found)]
 
 
 def _schedules(row: Document, microbatches: int) -> tuple[str, ...]:

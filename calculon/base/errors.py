@@ -37,6 +37,7 @@ REASONS = {
     "stage_blocks": "too few blocks are left for the other stages",
     "ends_as_blocks": "stages have too few blocks for embedding and head to count as blocks",
     "listed_blocks": "stage_blocks does not match the chunks or the blocks",
+    "modules_place": "MTP modules have no legal place in stage_blocks",
     "overlap_needs_work": "with a single chunk there is no work to overlap with transfers",
     "dualpipe_even": "DualPipe needs an even number of stages and of microbatches",
     "dualpipe_filled": "too few microbatches for a bidirectional pipeline",

@@ -7,13 +7,14 @@ import numpy as np
 
 from calculon.base.arrays import cached_property, rate, shared_zeros
 from calculon.base.record_arrays import record_of
-from calculon.base.units import Fraction
+from calculon.base.units import Flops, Fraction
 from calculon.cost.block_cost import BlockCost
 from calculon.cost.embedding_head import EmbeddingHead
 from calculon.cost.iteration_times import IterationTimes
 from calculon.cost.mixture import BlockKinds
 from calculon.cost.optimizer_step import OptimizerCost
 from calculon.cost.pipeline_stages import PipelineStages
+from calculon.cost.prediction_modules import with_modules_apart
 from calculon.cost.quoted_figures import quoted_figures
 from calculon.cost.stage import Stage
 from calculon.cost.stage_memory import Memory, memory
@@ -43,6 +44,11 @@ from calculon.hardware.system import System
 from calculon.plan.schedule import Schedule
 
 
+def _useful(block: BlockCost) -> Flops:
+    """Return the FLOP of a block without recomputation."""
+    return block.fw.flops + block.agrad.flops + block.wgrad.flops
+
+
 class Batch:
     """The statistics of executions: their stages, times and memory, in the order of computation.
 
@@ -69,6 +75,9 @@ class Batch:
         fits: Callable[["Batch"], Fraction] | None = None,
     ):
         self._fits = fits
+        if schedule.modules and embedding_head is not None:
+            parts = embedding_head, block, optimizer, kinds
+            embedding_head, kinds = with_modules_apart(*parts)
         self.model, self.schedule, self.system, self.edition = model, schedule, system, edition
         if embedding_head is not None:
             embedding_head = embedding_head.on_stages(schedule.separate_ends)
@@ -194,6 +203,9 @@ class Batch:
         busy = times.fw_time + times.bw_time + times.optim_step_time
         ends = self.pipeline.mean_embedding_head
         outside = 0.0 if ends is None else ends.useful_flops
+        if schedule.modules:
+            modules = self.pipeline.of_modules(_useful)
+            outside = outside + schedule.microbatches * modules / schedule.ranks
         useful = self.edition.useful_flops(
             block.fw.flops,
             block.agrad.flops + block.wgrad.flops,

@@ -37,18 +37,32 @@ class BlockPass(NamedTuple):
         return np.maximum(0.0, self.sent + self.waits_less)
 
 
-def block_forward(stage: Stage) -> BlockPass:
-    """Return the forward pass of the blocks of a stage."""
+def block_forward(stage: Stage, *, apart: bool = False) -> BlockPass:
+    """Return the forward pass of the blocks of a stage, which waits for overlapped transfers if they are `apart`."""
     times, offload = stage.times, stage.exposed_offload
     less = offload.forward_base - offload.forward_edge
-    return BlockPass(times.forward_base, times.forward_edge, less)
+    one = BlockPass(times.forward_base, times.forward_edge, less)
+    sent = stage.transfers.forward
+    return _with_transfer(one, sent, offload.forward_edge, stage.schedule) if apart else one
 
 
-def block_backward(stage: Stage) -> BlockPass:
-    """Return the backward pass of the blocks of a stage."""
+def block_backward(stage: Stage, *, apart: bool = False) -> BlockPass:
+    """Return the backward pass of the blocks of a stage, which waits for overlapped transfers if they are `apart`."""
     times, offload = stage.times, stage.exposed_offload
     less = offload.backward_base - offload.backward_edge
-    return BlockPass(times.backward_base, times.backward_edge, less)
+    one = BlockPass(times.backward_base, times.backward_edge, less)
+    sent = stage.transfers.backward
+    return _with_transfer(one, sent, offload.backward_edge, stage.schedule) if apart else one
+
+
+def _with_transfer(one: BlockPass, sent: Seconds, waits: Seconds, schedule: Schedule) -> BlockPass:
+    """Add an overlapped transfer to an edge block, which hides as much of it as it `waits` for offload traffic."""
+    overlapped, hidden = schedule.columns.p2p_overlap, np.minimum(sent, waits)
+    return BlockPass(
+        one.base,
+        one.edge + np.where(overlapped, sent - hidden, 0.0),
+        one.waits_less + np.where(overlapped, hidden, 0.0),
+    )
 
 
 class ChunkTimes:
@@ -74,16 +88,18 @@ class ChunkTimes:
         self._kinds, self._stalled, self._schedule = kinds, stalled, schedule
         self._embedding_head = embedding_head
 
-    def batch_time(self, equal: Seconds) -> Seconds:
+    def batch_time(self, equal: Seconds, *, apart: bool = False) -> Seconds:
         """Return the time of a batch with the interleaved schedule, or `equal` if all chunks have equally many blocks.
 
+        If transfers are `apart`, it is the time of executions with overlapped transfers if passes waited for these.
         Executions with as many stages and chunks are computed together, and those with equal times once.
         """
         schedule = self._schedule
         layouts = schedule.chunk_layouts
         assert layouts is not None
-        times = [*self._of_blocks(), *self._stalled, *self._ends()]
-        columns = [*times, schedule.microbatches, layouts.number, layouts.differ]
+        differ = layouts.differ & schedule.columns.p2p_overlap if apart else layouts.differ
+        times = [*self._of_blocks(apart=apart), *self._stalled, *self._ends()]
+        columns = [*times, schedule.microbatches, layouts.number, differ]
         broadcast = np.broadcast_arrays(equal, *columns)
         shape, (same, *columns) = broadcast[0].shape, [values.ravel() for values in broadcast]
         there = np.flatnonzero(columns.pop())
@@ -105,11 +121,12 @@ class ChunkTimes:
         found[there] = of_rows[inverse]
         return found.reshape(shape)
 
-    def _of_blocks(self) -> list[Seconds]:
+    def _of_blocks(self, *, apart: bool) -> list[Seconds]:
         """Return times of each kind of block: base block and transfers of both passes, and what a pair saves."""
         result: list[Seconds] = []
         for stage in self._kinds:
-            forward, backward = block_forward(stage), block_backward(stage)
+            forward = block_forward(stage, apart=apart)
+            backward = block_backward(stage, apart=apart)
             whole, added = backward.base, stage.accumulation
             whole = whole if added is None else whole + added.block
             result += [forward.base, forward.sent, forward.transfer_only]
@@ -134,9 +151,7 @@ class ChunkTimes:
         each = of_blocks.reshape(len(self._kinds), -1, of_blocks.shape[-1])
         stalled = np.stack(times[-2 * _PASSES - len(self._stalled) : -2 * _PASSES])
         *first, last_forward, last_backward = times[-2 * _PASSES :]
-        blocks = layout.of_kind.sum(axis=0)
-        share = layout.of_kind / np.maximum(blocks, 1)  # the mean transfer of the blocks
-        share[0] = np.where(blocks > 0, share[0], 1.0)
+        blocks, share = layout.of_kind.sum(axis=0), layout.sending
         some = (blocks > 0)[..., None]
 
         def weighted(weights: Count, column: int) -> Seconds:

@@ -1,12 +1,14 @@
 """Embedding and LM head, the *ends* of a model: their cost on the first and the last stage, or on a single one.
 
 The slower of the two stages determines the time of an iteration; the faster one delays it once, while the pipeline
-fills. Multi-token-prediction (MTP) modules are part of the head (:mod:`calculon.cost.prediction_modules`).
+fills. Multi-token-prediction (MTP) modules are part of the head, or blocks of another stage
+(:mod:`calculon.cost.prediction_modules`).
 """
 
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +21,7 @@ from calculon.base.record_arrays import changed, gather, joint_view
 from calculon.base.records import record
 from calculon.base.units import Array, Bytes, Count, Flops, Seconds
 from calculon.cost.block_cost import BlockCost, BlockLayout, axes_of_modules, block_cost
-from calculon.cost.data.synced import SyncedBytes, SyncedEmbeddingHead
+from calculon.cost.data.synced import SharedTable, SyncedBytes, SyncedEmbeddingHead
 from calculon.cost.layer_cost import LayerTable
 from calculon.cost.optimizer_step import OptimizerCost, optimizer_cost, parameters_of
 from calculon.declarations.axes import FURTHER_NAMES
@@ -45,6 +47,21 @@ class EmbeddingHeadCost:
     head: BlockCost
     modules: Seconds
     table_gradient: Bytes
+
+
+@record
+class ApartCost(EmbeddingHeadCost):
+    """Cost of embedding and LM head of a model whose MTP modules may be on another stage.
+
+    Attributes:
+        losses: Head of the model and of all modules, without the other layers of the modules.
+        module: A module without its head: a block that looks its tokens up, with its share of a copy of the table.
+        losses_of_modules: Time of the heads of the modules.
+    """
+
+    losses: BlockCost
+    module: BlockCost
+    losses_of_modules: Seconds
 
 
 @record
@@ -180,20 +197,51 @@ def embedding_head_step(
     return EmbeddingHeadStep(first=held(embedding), last=held(head), both=held(both))
 
 
+@record
+class ApartStep(EmbeddingHeadStep):
+    """Weights and optimizer steps of a model whose MTP modules may be on another stage.
+
+    Attributes:
+        losses: Weights of the last stage: the head, and the norms before the heads of modules.
+        module: Optimizer step of a module, with its share of a copy of the table.
+    """
+
+    losses: VocabularyWeights
+    module: OptimizerCost
+
+
 @dataclass(frozen=True)
 class EmbeddingHead:
-    """Embedding and LM head of executions, which share a table if `tied`; `modules` is None without MTP."""
+    """Embedding and LM head of executions, which share a table if `tied`; `modules` is None without MTP.
+
+    MTP modules may be `apart`, as blocks of another stage.
+    """
 
     cost: EmbeddingHeadCost
     step: EmbeddingHeadStep
     tied: bool
     modules: ModuleWeights | None = None
+    apart: bool = False
 
     def take(self, blocks: Array, steps: Array) -> "EmbeddingHead":
         """Return embedding and head of executions, by rows of blocks and of optimizer steps."""
         modules = None if self.modules is None else gather(self.modules, steps)
         cost, step = gather(self.cost, blocks), gather(self.step, steps)
         return EmbeddingHead(cost, step, self.tied, modules)
+
+    def with_modules_apart(self) -> "EmbeddingHead":
+        """Return embedding and head if MTP modules are blocks of another stage; only their heads are with the loss."""
+        cost: Any = self.cost
+        step: Any = self.step
+        here = changed(cost, head=cost.losses, modules=cost.losses_of_modules)
+        return EmbeddingHead(here, changed(step, last=step.losses), self.tied, apart=True)
+
+    @property
+    def module(self) -> tuple[BlockCost, OptimizerCost]:
+        """An MTP module as a block of another stage than the loss, and its optimizer step."""
+        cost: Any = self.cost
+        step: Any = self.step
+        return cost.module, step.module
 
     def on_stages(self, piped: Array) -> "EmbeddingHead":
         """Return embedding and head without the copy of the embedding that MTP modules have if stages are several.
@@ -233,10 +281,15 @@ class EmbeddingHead:
         )
 
     @property
-    def shared_gradient(self) -> Bytes | None:
-        """Bytes of the gradient that two copies of a table exchange once per batch; None unless tied or with MTP."""
-        shared = self.tied or self.modules is not None
-        return self.cost.table_gradient if shared else None
+    def shared_table(self) -> SharedTable | None:
+        """Gradient that the copies of a table exchange once per batch; None unless tied or with MTP.
+
+        Copies are on the first stage, with a tied head, and with MTP modules. Source: Megatron-LM,
+        ``get_embedding_ranks`` of ``pretrain_gpt.py``, the ranks of the embedding group.
+        """
+        if not (self.tied or self.modules is not None or self.apart):
+            return None
+        return SharedTable(self.cost.table_gradient, 2 + (self.tied and self.apart))
 
     @property
     def head_backward(self) -> Seconds:

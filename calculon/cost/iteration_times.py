@@ -190,7 +190,7 @@ class IterationTimes:
     def pp_comm_link_time(self) -> Seconds:
         """Pipeline transfers, and gradients that two stages reduce, on the link."""
         stage = self._stage
-        shared = None if stage.embedding_head is None else stage.embedding_head.shared_gradient
+        shared = None if stage.embedding_head is None else stage.embedding_head.shared_table
         mirrored = self._pipeline.mirrored_gradient
         return pipeline_time(stage.transfers, shared, mirrored, self._schedule, stage.system)
 
@@ -213,13 +213,16 @@ class IterationTimes:
 
         If transfers overlap passes, two parts are exposed: the trip of one microbatch through all chunks, less the time
         that stages wait for offload traffic anyway, and the part of other transfers that exceeds a pass of a chunk.
+        If chunks differ, transfers also hide in the time that stages wait for longer chunks: a batch takes no longer
+        than one whose passes wait for the transfers.
         """
         stage, schedule, link = self._stage, self._schedule, self.pp_comm_link_time
         overlapped, sent = schedule.columns.p2p_overlap, self._stage.transfers
         if not overlapped.any():
             return link
         count = schedule.microbatches * schedule.interleaving
-        if (uneven := self._pipeline.uneven) is not None and schedule.choice.simulated:
+        uneven = self._pipeline.uneven
+        if uneven is not None and schedule.choice.simulated:
             delay = uneven.delay_of_transfers(np.where(overlapped, sent.link / (2 * count), 0.0))
             return link - np.where(overlapped, sent.link - delay, 0.0)
         forward, backward = transfers_after_offload(sent, stage.exposed_offload)
@@ -232,6 +235,8 @@ class IterationTimes:
         longer = 2 * np.maximum(0.0, sent.link / (2 * count) - shortest)
         longer = np.where(overlapped & (schedule.interleaving > 1), count * longer, 0.0)
         hidden = np.maximum(0.0, np.maximum(sent.link - trip - longer, sent.link - count * left))
+        if uneven is not None:
+            hidden = np.maximum(hidden, sent.link - uneven.most_of_transfers)
         return link - np.where(overlapped, hidden, 0.0)
 
     @property

@@ -109,6 +109,11 @@ class BlockKinds(NamedTuple):
             steps=tuple(gather(kind, steps) for kind in self.steps),
         )
 
+    def with_modules(self, module: tuple[BlockCost, OptimizerCost]) -> "BlockKinds":
+        """Return the kinds of stages some of which have MTP modules as blocks: the last kind, which is in no mean."""
+        block, step = module
+        return BlockKinds((*self.blocks, block), (*self.steps, step), (*self.counts, 0))
+
     def of_stage(self, counts: Count) -> tuple[BlockCost, OptimizerCost]:
         """Return a view of the mean block and step of stages with these `counts` of blocks of each kind.
 

@@ -1,11 +1,14 @@
 """The stages of a pipeline: a stage of each kind, their data-parallel traffic, and the slowest stage."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
 from calculon.base.arrays import cached_property
-from calculon.base.units import Bytes, Count, Seconds
+from calculon.base.record_arrays import changed
+from calculon.base.units import Array, Bytes, Count, Seconds
+from calculon.cost.block_cost import BlockCost
 from calculon.cost.data.data_collectives import reduced_bytes
 from calculon.cost.data.stage_traffic import StageTraffic
 from calculon.cost.data.strategies import STRATEGIES
@@ -31,10 +34,25 @@ class PipelineStages:
         self.mean, self._kinds = mean, kinds
         self.schedule = mean.schedule
 
-    def with_blocks(self, counts: Count) -> Stage:
-        """Return a stage with these `counts` of blocks of each kind (first axis); it has the mean of its blocks."""
+    def with_blocks(self, counts: Count, chunks: Count | None = None) -> Stage:
+        """Return a stage with these `counts` of blocks of each kind (first axis); it has the mean of its blocks.
+
+        MTP modules send their hidden states in addition to those of the blocks: messages are the mean over `chunks`, by
+        default those of a stage. Source: Megatron-LM, ``core/transformer/multi_token_prediction.py``,
+        ``MultiTokenPredictionBlock.forward``, which concatenates the hidden states.
+        """
         assert self._kinds is not None
-        return self.mean.of_blocks(*self._kinds.of_stage(counts))
+        block, step = self._kinds.of_stage(counts)
+        if modules := self.schedule.modules:
+            chunks = self.schedule.interleaving if chunks is None else chunks
+            more = np.where(counts[-1] > 0, modules / chunks, 0.0)
+            block = changed(block, pipeline_message=(1 + more) * block.pipeline_message)
+        return self.mean.of_blocks(block, step)
+
+    def of_modules(self, quantity: Callable[[BlockCost], Array]) -> Array:
+        """Return a quantity of the MTP modules that are blocks of a stage, for a microbatch: the sum over modules."""
+        modules = self.schedule.modules
+        return modules * quantity(self.of_kinds[-1].block) if modules else np.zeros(1)
 
     @cached_property
     def stages(self) -> list[Stage]:
@@ -73,7 +91,8 @@ class PipelineStages:
         layout = self.schedule.layout
         if self._kinds is None or layout is None or layout.of_kind is None:
             return [self.mean]
-        return [self.with_blocks(own[:, None]) for own in np.eye(len(layout.of_kind))]
+        alone = np.ones(1)
+        return [self.with_blocks(own[:, None], alone) for own in np.eye(len(layout.of_kind))]
 
     @cached_property
     def slowest(self) -> Stage:

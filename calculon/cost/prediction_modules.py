@@ -1,8 +1,10 @@
-"""Multi-token-prediction (MTP) modules on the last pipeline stage, which are costed as part of the LM head.
+"""Multi-token-prediction (MTP) modules: part of the LM head on the last pipeline stage, or blocks of another stage.
 
 Each module looks its tokens up in the embedding, joins them with the hidden states, runs a transformer block, and uses
 head and loss again. All losses are summed before the backward pass, so that the logits of all heads are kept until
-then. Source: DeepSeek-V3, arXiv 2412.19437, section 2.2; Megatron-LM, ``core/transformer/multi_token_prediction.py``.
+then. Modules on another stage than the loss have a copy of the embedding there; the last stage has the head, and
+computes all losses from the hidden states that the modules send. Source: DeepSeek-V3, arXiv 2412.19437, section 2.2;
+Megatron-LM, ``core/transformer/multi_token_prediction.py``, and *MTP standalone mode* in its user guide.
 """
 
 from dataclasses import replace
@@ -17,6 +19,9 @@ from calculon.base.record_arrays import apply
 from calculon.base.units import Array, Count, Seconds
 from calculon.cost.block_cost import BlockCost, BlockLayout, axes_of_modules, block_cost
 from calculon.cost.embedding_head import (
+    ApartCost,
+    ApartStep,
+    EmbeddingHead,
     EmbeddingHeadCost,
     EmbeddingHeadStep,
     ModuleWeights,
@@ -24,8 +29,8 @@ from calculon.cost.embedding_head import (
     step_of_ends,
 )
 from calculon.cost.layer_cost import LayerTable, laid_out
-from calculon.cost.mixture import partly_recomputed
-from calculon.cost.optimizer_step import optimizer_cost, parameters_of
+from calculon.cost.mixture import BlockKinds, partly_recomputed
+from calculon.cost.optimizer_step import OptimizerCost, optimizer_cost, parameters_of
 from calculon.declarations.model import Model
 from calculon.declarations.scope_choices import BlockChoice, StepChoice
 from calculon.editions.edition import Edition
@@ -52,13 +57,69 @@ def with_modules(
     """
     own = _module_cost(choice, layout)
     head = _joined(ends.head, ends.embedding, own, module.count, choice)
+    losses = _losses(ends.head, module.count)
     looked_up = LayerTable(EMBEDDING.layers(layout.shape), layout.none.size).weights
-    return EmbeddingHeadCost(
+    return ApartCost(
         embedding=ends.embedding,
         head=head,
-        modules=_whole(head) - _whole(ends.head),
+        modules=whole_time(head) - whole_time(ends.head),
         table_gradient=choice.reduced_bytes * ordered_sum(looked_up),
+        losses=losses,
+        module=_apart(own, ends.embedding, module.count, choice),
+        losses_of_modules=whole_time(losses) - whole_time(ends.head),
     )
+
+
+def _losses(head: BlockCost, count: int) -> BlockCost:
+    """Return the cost of the heads of a model and of its `count` modules, whose logits are all kept until the losses.
+
+    The norms before the heads of modules are here, too; Megatron-LM has them on the stage of the modules.
+    """
+    return replace(
+        apply(lambda each: (1 + count) * each, [head]),
+        act_grad=head.act_grad,
+        own_weight_grad=head.own_weight_grad,
+        shared_weight_grads=head.shared_weight_grads,
+        tp_bandwidth_needed=head.tp_bandwidth_needed,
+        pipeline_message=head.pipeline_message,
+        matrix_peak=head.matrix_peak,
+    )
+
+
+def _apart(own: BlockCost, embedding: BlockCost, count: int, choice: BlockChoice) -> BlockCost:
+    """Return the cost of one of `count` modules as a block, with its share of their copy of the embedding."""
+    names = ("weight", "weight_copies", "weight_grad_no_sharding", "gradient_message")
+    shared = replace(
+        embedding,
+        forms=apply(lambda size: size / count, [embedding.forms]),
+        **{name: getattr(embedding, name) / count for name in names},
+    )
+    kept = CHECKPOINTS * own.act_checkpoint if choice.recompute_all else own.act_checkpoint
+    return replace(
+        apply(np.add, [own, shared]),
+        act_working=own.act_working + embedding.act_storage,
+        act_checkpoint=kept,
+        act_grad=own.act_grad,
+        own_weight_grad=own.own_weight_grad,
+        shared_weight_grads=own.shared_weight_grads,
+        tp_bandwidth_needed=own.tp_bandwidth_needed,
+        pipeline_message=own.pipeline_message,
+        matrix_peak=own.matrix_peak,
+    )
+
+
+def with_modules_apart(
+    embedding_head: EmbeddingHead,
+    block: BlockCost,
+    optimizer: OptimizerCost,
+    kinds: BlockKinds | None,
+) -> tuple[EmbeddingHead, BlockKinds]:
+    """Return embedding, head and kinds of block if MTP modules are blocks of another stage than the loss.
+
+    Modules are the last kind; `block` and `optimizer` are the only kind if `kinds` is None.
+    """
+    known = BlockKinds((block,), (optimizer,), (1,)) if kinds is None else kinds
+    return embedding_head.with_modules_apart(), known.with_modules(embedding_head.module)
 
 
 def module_choice(choice: BlockChoice) -> BlockChoice:
@@ -106,8 +167,8 @@ def _joined(
     )
 
 
-def _whole(end: BlockCost) -> Seconds:
-    """Return the time of a head for a microbatch: all passes and exposed collectives."""
+def whole_time(end: BlockCost) -> Seconds:
+    """Return the time of a head or a module for a microbatch: all passes and exposed collectives."""
     parts = end.collectives
     time: Seconds = end.fw.time + end.agrad.time + end.wgrad.time + end.re.time
     for one in (parts.fw_tp, parts.agrad_tp, parts.recomm):
@@ -148,9 +209,9 @@ def step_with_modules(
     logits = [layer.name for layer in layers.layers].index(LOGITS)
     head = parameters_of(layers, shape, plain)
     norm = head.without(logits, head.weights[logits])
-    copy = parameters_of(LayerTable(EMBEDDING.layers(shape), columns), shape, plain)
+    copy = every = parameters_of(LayerTable(EMBEDDING.layers(shape), columns), shape, plain)
     if model.tied:
-        copy = copy.without(0, shape.vocab_rows * model.hidden)
+        copy = every.without(0, shape.vocab_rows * model.hidden)
 
     def held(parameters: Parameters, choice: StepChoice) -> VocabularyWeights:
         return VocabularyWeights(
@@ -169,9 +230,14 @@ def step_with_modules(
         experts=module.count * choice.dtype_bytes * ordered_sum(_of_experts(own)),
         largest=np.maximum(np.maximum(ends.last.weight, copied.weight), each.weight),
     )
-    step = EmbeddingHeadStep(
+    whole = held(every, plain)
+    step = ApartStep(
         first=ends.first,
         last=apply(np.add, [alone, copied]),
         both=apply(total, [ends.both, each, final]),
+        losses=apply(lambda head, norm: head + module.count * norm, [ends.last, final]),
+        module=apply(
+            lambda each, table: each + table / module.count, [each.optimizer, whole.optimizer]
+        ),
     )
     return step, modules

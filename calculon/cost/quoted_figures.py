@@ -10,7 +10,7 @@ from calculon.architecture.parameters import model_flops_per_token, padding_coun
 from calculon.base.units import Array, Count, Flops, Seconds
 from calculon.cost.copies import copy_time
 from calculon.cost.pipeline_stages import PipelineStages
-from calculon.cost.stage import Stage
+from calculon.cost.prediction_modules import whole_time
 from calculon.declarations.model import Model
 from calculon.declarations.statistics import Figures
 from calculon.plan.schedule import Schedule
@@ -49,6 +49,7 @@ def quoted_figures(model: Model, pipeline: PipelineStages, total_time: Seconds) 
     if embedding_head is not None:
         modules = embedding_head.modules
         head = embedding_head.head - modules
+        modules = modules + pipeline.of_modules(whole_time)
     return Figures(
         parameters=count,
         padded_parameters=count
@@ -59,7 +60,7 @@ def quoted_figures(model: Model, pipeline: PipelineStages, total_time: Seconds) 
         model_flops_per_second_per_proc=rate,
         mfu=rate / block.matrix_peak,
         mfu_causal=per_token(causal=True) * each / block.matrix_peak,
-        hfu=_executed_flops(model, stage) / total_time / block.matrix_peak,
+        hfu=_executed_flops(model, pipeline) / total_time / block.matrix_peak,
         act_bytes_per_token=stage.stored_activation / tokens,
         embedding_time=microbatches * (embedding_head.embedding if embedding_head else np.zeros(1)),
         head_time=microbatches * head,
@@ -95,13 +96,15 @@ def _with_multiquery(model: Model) -> Model:
     return replace(model, kv_heads=1)
 
 
-def _executed_flops(model: Model, stage: Stage) -> Flops:
+def _executed_flops(model: Model, pipeline: PipelineStages) -> Flops:
     """Return the matrix FLOP that a processor executes in a batch, with recomputation: the mean over stages."""
-    schedule, embedding_head = stage.schedule, stage.embedding_head
+    stage, schedule = pipeline.mean, pipeline.schedule
+    embedding_head = stage.embedding_head
     executed = model.num_blocks / schedule.ranks * stage.block.matrix_flops
     if embedding_head is not None:
         of_embedding_head = (
             embedding_head.cost.embedding.matrix_flops + embedding_head.cost.head.matrix_flops
         )
-        executed = executed + of_embedding_head / schedule.ranks
+        of_modules = pipeline.of_modules(lambda module: module.matrix_flops)
+        executed = executed + (of_embedding_head + of_modules) / schedule.ranks
     return schedule.microbatches * executed

@@ -204,18 +204,34 @@ class UnevenStages:
             idle = time - microbatches * passes.largest(self._mean(passes.both))
             idle = np.where(idle > _ROUNDING * time, idle, 0.0)
             return np.where(self._schedule.pipeline_par > 1, idle, 0.0)
-        chunks, name = self._schedule.interleaving, self._schedule.choice.pp_schedule
-        time = batch_time(name, passes, microbatches, chunks, self.longest)
-        if self._schedule.choice.pairs_passes:
-            time = time - self._schedule.pairs * (self.longest - self._longest(paired=True))
-        layouts = self._schedule.chunk_layouts
-        if layouts is not None:
-            time = self.chunks.batch_time(time)
+        time, layouts = self._time, self._schedule.chunk_layouts
         idle = time - microbatches * passes.largest(self._mean(passes.both))
         if layouts is not None:
             # Pairs of chunks that differ may save less than the mean of their stage.
             idle = np.where(layouts.differ & (idle <= _ROUNDING * time), 0.0, idle)
         return np.where(self._schedule.pipeline_par > 1, idle, 0.0)
+
+    @cached_property
+    def _time(self) -> Seconds:
+        """Time of a batch, without a simulation of its schedule."""
+        schedule = self._schedule
+        chunks, name = schedule.interleaving, schedule.choice.pp_schedule
+        time = batch_time(name, self.passes, schedule.microbatches, chunks, self.longest)
+        if schedule.choice.pairs_passes:
+            time = time - schedule.pairs * (self.longest - self._longest(paired=True))
+        return time if schedule.chunk_layouts is None else self.chunks.batch_time(time)
+
+    @property
+    def most_of_transfers(self) -> Seconds:
+        """Time by which overlapped transfers would lengthen a batch if passes waited for them.
+
+        Infinite if all chunks are alike, whose passes wait for every transfer then.
+        """
+        layouts, overlapped = self._schedule.chunk_layouts, self._schedule.columns.p2p_overlap
+        if layouts is None:
+            return np.full(1, np.inf)
+        longer = self.chunks.batch_time(self._time, apart=True) - self._time
+        return np.where(layouts.differ & overlapped, longer, np.inf)
 
     def delay_of_transfers(self, delay: Seconds) -> Seconds:
         """Return the time that a batch takes longer if each transfer, which overlaps passes, takes `delay` seconds."""

@@ -1,6 +1,7 @@
 """Lists of counts as values of a field: ``[9, 8, 8, 7]`` in a file, ``9-8-8-7`` in a table and at the command line.
 
-Lists of the blocks of pipeline stages may also be written as Megatron-LM's layout, such as ``Et*9|t*8|t*8|t*7L``.
+Lists of the blocks of pipeline stages may also be written as Megatron-LM's layout, such as ``Et*9|t*8|t*8|t*7L``. An
+``m`` after a count marks the chunk of the MTP modules, if it is not the chunk of the loss: ``2-2-1m-0``.
 """
 
 import re
@@ -8,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, overload
 
 _COUNT = "(0|[1-9][0-9]*)"
-_TEXT = f"{_COUNT}(-{_COUNT})*"
+_TEXT = rf"{_COUNT}(-{_COUNT})*(m-{_COUNT}(-{_COUNT})*)?"
 _LETTERS = "EtmL|"
 _LONGEST = 20_000
 """Largest length in characters of an expanded layout, which limits malicious input."""
@@ -53,17 +54,16 @@ def unbalanced_parenthesis(text: str) -> str:
     return f"unbalanced parenthesis at character {opened[-1]}" if opened else ""
 
 
-def counts_in_letters(text: str) -> list[int] | None:
-    """Return the blocks of each chunk of a layout that starts with ``E`` and ends with MTP modules and ``L``, or None.
+def counts_in_letters(text: str) -> str | None:
+    """Return the blocks of each chunk of a layout as text; None unless E, blocks, MTP modules of one chunk, L follow.
 
-    >>> counts_in_letters("Et*3|(tt|)*2mL")
-    [3, 2, 2, 0]
-    >>> counts_in_letters("Et|m|L")  # modules are on the stage of the loss
+    >>> counts_in_letters("Et*3|(tt|)*2mL"), counts_in_letters("Et|tm|L"), counts_in_letters("Et|mt|L")
+    ('3-2-2-0', '1-1m-0', None)
     """
     chunks = chunks_in_letters(text)
-    if chunks is None or not re.fullmatch(r"Et*(\|t*)*m*L", "|".join(chunks)):
+    if chunks is None or not re.fullmatch(r"Et*(\|t*)*m*\|*L", "|".join(chunks)):
         return None
-    return [chunk.count("t") for chunk in chunks]
+    return "-".join(f"{one.count('t')}{'m' * ('m' in one)}" for one in chunks).removesuffix("m")
 
 
 def modules_in_letters(text: object) -> int | None:
@@ -84,7 +84,7 @@ class ListsOfCounts(Sequence[str]):
 
     wanted = (
         "a list of counts, such as [9, 8, 8, 7] or as text 9-8-8-7, or a layout in Megatron-LM's letters, such as "
-        "Et*9|(t*8|)*2t*7mL"
+        "Et*9|(t*8|)*2t*7mL, whose MTP modules (m) may be the end of an earlier chunk"
     )
 
     def __init__(self) -> None:
@@ -127,7 +127,7 @@ class ListsOfCounts(Sequence[str]):
         if value in self:
             return None
         if isinstance(value, str) and chunks_in_letters(value):
-            return "E begins the first chunk, L ends the last one, and m is in front of L"
+            return "E begins the first chunk, L ends the last one, and all m are in one chunk after all t"
         return unbalanced_parenthesis(value) if isinstance(value, str) else ""
 
     def schema(self) -> dict[str, Any]:
@@ -143,4 +143,13 @@ class ListsOfCounts(Sequence[str]):
         >>> ListsOfCounts.counts("9-8-8-7")
         (9, 8, 8, 7)
         """
-        return tuple(map(int, text.split("-"))) if text else ()
+        return tuple(map(int, text.replace("m", "").split("-"))) if text else ()
+
+    @staticmethod
+    def place_of_modules(text: str) -> int | None:
+        """Return the number of the chunk that has the MTP modules; None if that is the chunk of the loss.
+
+        >>> ListsOfCounts.place_of_modules("2-2-1m-0"), ListsOfCounts.place_of_modules("2-2-1-0")
+        (2, None)
+        """
+        return text.partition("m")[0].count("-") if "m" in text else None

@@ -6,6 +6,7 @@ from typing import Any
 from calculon.declarations.axes import AXES
 from calculon.declarations.execution import Execution
 from calculon.declarations.fields import Declaration, optional_defaults, spec_fields
+from calculon.declarations.lists_of_counts import ListsOfCounts
 from calculon.declarations.module_sets import MODULES, modules_of, written
 from calculon.declarations.named_values import OTHER_SCHEDULES, SHARDING
 from calculon.declarations.recipes import NO_RECIPE
@@ -217,12 +218,14 @@ def _pipeline(of: Any) -> Iterator[str]:
     if of("pipeline_par") == 1:
         return
     if listed := of("stage_blocks"):
-        counts = [int(count) for count in str(listed).split("-")]
+        counts = ListsOfCounts.counts(str(listed))
         if len(counts) > _LONGEST_LIST:
             per = "chunk" if len(counts) > of("pipeline_par") else "stage"
             yield f"{min(counts)} to {max(counts)} blocks per {per}"
         else:
-            yield f"stages of {listed} blocks"
+            yield f"stages of {str(listed).replace('m', '')} blocks"
+        if (chunk := ListsOfCounts.place_of_modules(str(listed))) is not None:
+            yield f"MTP modules on stage {chunk % of('pipeline_par')}"
     elif of("pp_layout") in _STAGES:
         yield _STAGES[of("pp_layout")]
     for place in ("first", "last"):

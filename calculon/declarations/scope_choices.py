@@ -35,6 +35,7 @@ DERIVED: dict[str, tuple[str, ...]] = {
         "last_stage_blocks",
         "stage_blocks",
     ),
+    "modules_apart": ("stage_blocks",),
 }
 """Members of choices that are not execution fields, with the fields that they are derived from."""
 
@@ -458,6 +459,7 @@ class BatchChoice:
 
     Attributes:
         own_stages: True for a schedule or a layout of stages other than the published ones.
+        modules_apart: True if the MTP modules of a model are on another stage than the loss.
     """
 
     edition: str
@@ -467,6 +469,7 @@ class BatchChoice:
     mesh_order: str
     pp_schedule: str
     own_stages: bool
+    modules_apart: bool
     ep_overlap: str
 
     @property

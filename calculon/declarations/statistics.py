@@ -316,7 +316,7 @@ class Figures:
     embedding_time: Seconds = stat("embedding of a batch, forward and backward (first stage)")
     head_time: Seconds = stat("output head and loss of a batch, forward and backward (last stage)")
     mtp_time: Seconds = stat(
-        "multi-token prediction modules of a batch, forward and backward (last stage)"
+        "multi-token prediction modules of a batch, forward and backward (last stage, or their own and the last)"
     )
     host_time: Seconds = stat("host time of a step during which no kernel runs")
     host_wait_time: Seconds = stat(

@@ -26,11 +26,11 @@ def has_vocabulary(stats: Stats) -> bool:
     return bool(stats["embedding_time"] or stats["head_time"])
 
 
-def figures(stats: Stats, digits: Digits, *, masked: bool) -> list[Figure]:
+def figures(stats: Stats, digits: Digits, *, masked: bool, apart: bool = False) -> list[Figure]:
     """Return the figures of an execution; times of embedding, LM head and multi-token prediction only if included.
 
     If the attention kernel skips `masked` keys, the model's arithmetic excludes them, too. Executed arithmetic is
-    then at least as large, and HFU is not below MFU.
+    then at least as large, and HFU is not below MFU. Multi-token prediction modules may be `apart` from the loss.
     """
 
     def value(name: str) -> float:
@@ -76,7 +76,8 @@ def figures(stats: Stats, digits: Digits, *, masked: bool) -> list[Figure]:
         result.append(end("embedding", "embedding_time", "first"))
         result.append(end("head and loss", "head_time", "last"))
         if value("mtp_time"):
-            result.append(end("further tokens", "mtp_time", "last"))
+            of_modules = "their own and the last" if apart else "last"
+            result.append(end("further tokens", "mtp_time", of_modules))
     return result
 
 
@@ -96,9 +97,10 @@ def _padded(parameters: float, padded: float) -> list[Figure]:
 def figures_section(result: Result) -> Section:
     """Return the figures: in two columns on wide pages, without remarks on narrow ones."""
     stats, digits, masked = result.stats, result.digits, result.skips_masked_keys
+    apart = any(stage.get("modules") for stage in result.stages or ())
     found = [
         (name, bold(text), dim(remark))
-        for name, text, remark in figures(stats, digits, masked=masked)
+        for name, text, remark in figures(stats, digits, masked=masked, apart=apart)
     ]
     # Rounded up: the left column is never shorter than the right one.
     half = -(-len(found) // 2)

@@ -149,7 +149,9 @@ def _stages(result: Result) -> str:
         stages = f"{counted(each, 'block')} per {'rank' if folded else 'stage'}"
     if folded:
         return f", {stages}, which holds two parts of the model"
-    return f", {stages}" + (f" in {chunks} chunks" if chunks > 1 else "")
+    stages += f" in {chunks} chunks" if chunks > 1 else ""
+    apart = [stage["stage"] for stage in result.stages or () if stage.get("modules")]
+    return f", {stages}" + "".join(f", MTP modules on stage {number}" for number in apart)
 
 
 def _widths(model: Mapping[str, Any]) -> str:

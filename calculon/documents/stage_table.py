@@ -73,7 +73,7 @@ def stages_section(
         needed = max(stage["proc_mem_tier1_cap_req"] for stage in alike)
         cells = (
             Styled(name, style, link=link),
-            counted(first["blocks"], "block"),
+            counted(first["blocks"], "block") + " + MTP" * bool(first.get("modules")),
             *digits.seconds(parts, longest),
             digits.gib(needed),
             *(digits.share(needed / capacity) for _ in used),

@@ -335,8 +335,9 @@ def _members(group: ProcessGroup, system: System) -> tuple[int, ...]:
 def _pipeline_bytes(batch: Batch) -> Bytes:
     """Return the bytes of the pipeline's transfers: shape (networks, 1)."""
     ends, mirrored = batch.stage.embedding_head, batch.pipeline.mirrored_gradient
-    shared = None if ends is None else ends.shared_gradient
-    moved = pipeline_volume(batch.stage.transfers, shared, mirrored, batch.schedule, batch.system)
+    shared = None if ends is None else ends.shared_table
+    sent = batch.pipeline.slowest.transfers
+    moved = pipeline_volume(sent, shared, mirrored, batch.schedule, batch.system)
     networks = np.arange(len(batch.system.networks))[:, None]
     return np.where(networks == batch.schedule.networks["pp"], moved, 0.0)
 
@@ -361,15 +362,21 @@ def _layer_bytes(axis: str, model: Model, batch: Batch, choice: BlockChoice, siz
     if batch.pipeline.uneven is not None and layout is not None and layout.of_kind is not None:
         # The slowest stage determines the time, and its kinds of block can differ from the average.
         counts = [batch.pipeline.uneven.of_slowest(own) for own in layout.of_kind]
+        # A stage without blocks sends nothing of them: the weights of its mean only must not add up to 0.
+        counts = [np.where(batch.pipeline.uneven.blocks_of_slowest > 0, n, 1.0) for n in counts]
         schedule = batch.pipeline.slowest_schedule
-    mean = mean_of([passed(kind, choice) for kind in kinds], counts)
+    of_kinds, module = [passed(kind, choice) for kind in kinds], prediction_module(model)
+    plain = plain_choice(choice, system)
+    if schedule.modules and module is not None:  # blocks of a stage, but for their heads
+        of_kinds.append(passed(module, choice) + passed(EMBEDDING, plain))
+    mean = mean_of(of_kinds, counts)
     of_block = edition.at_edge(SimpleNamespace(bytes=mean), schedule.pipeline_par > 1)
     total: Bytes = schedule.batch_sum(*of_block.bytes)
     if batch.pipeline.embedding_head is not None:
-        plain = plain_choice(choice, system)
         embedding, head = (passed(one, plain)[0] for one in (EMBEDDING, HEAD))
-        if (module := prediction_module(model)) is not None:
-            head = head + module.count * (embedding + head + passed(module, choice)[0])
+        if module is not None:
+            own = 0.0 if schedule.modules else embedding + passed(module, choice)[0]
+            head = head + module.count * (head + own)
         ends = batch.pipeline.embedding_head.of_slower(embedding, head)
         total = total + schedule.microbatches * ends
     if axis == "tp" and model.latent:

@@ -44,7 +44,7 @@ def schedule_of(batch: Batch) -> str:
 
 
 def stage_blocks(batch: Batch) -> list[int]:
-    """Return the number of blocks of every stage.
+    """Return the number of blocks of every stage, with MTP modules in a place of their own.
 
     In the published layout, stages have one block less each if blocks do not divide: first the stages before the last
     one, which has the LM head, and finally the first stage.
@@ -97,7 +97,7 @@ def _chunk_blocks(batch: Batch) -> Array:
     stages = [_one(blocks) for blocks, count in kinds for _ in range(_one(count))]
     listed = list_of(_one(schedule.columns.stage_blocks))
     ends = _one(layout.ending), _one(layout.beginning)
-    return chunks_of_layout(stages, _one(schedule.interleaving), listed, *ends)
+    return chunks_of_layout(stages, _one(schedule.interleaving), listed, *ends, schedule.modules)
 
 
 def _of_stages(batch: Batch) -> Stage:
@@ -110,9 +110,13 @@ def _of_stages(batch: Batch) -> Stage:
         if batch.schedule.choice.mirrored:
             ranks = np.concatenate([ranks, ranks[::-1]])
         return batch.pipeline.with_blocks(layout.of_kind[:, ranks, 0])
-    return batch.pipeline.with_blocks(
-        kinds_of_chunks(batch.model, _chunk_blocks(batch)).sum(axis=2)
-    )
+    return batch.pipeline.with_blocks(_kinds_of_chunks(batch).sum(axis=2))
+
+
+def _kinds_of_chunks(batch: Batch) -> Array:
+    """Return the blocks of each kind in every chunk: shape (kinds, stages, chunks)."""
+    modules = batch.schedule.modules > 0
+    return kinds_of_chunks(batch.model, _chunk_blocks(batch), modules=modules)
 
 
 def stage_passes(batch: Batch) -> StagePasses:
@@ -188,13 +192,12 @@ def _of_own_blocks(batch: Batch, quantity: Callable[[Stage], tuple[Seconds, Seco
     """Return a time of chunks with different numbers of blocks, summed over their kinds of block."""
     layouts = batch.schedule.chunk_layouts
     assert layouts is not None
-    blocks = layouts.layouts[_one(layouts.number)].of_kind
+    layout = layouts.layouts[_one(layouts.number)]
     times = np.array([np.broadcast_arrays(*quantity(x)) for x in batch.pipeline.of_kinds])
     base, edge = times[:, 0, 0], times[:, 1, 0]
-    whole = blocks.sum(axis=0)
     # A chunk without blocks has the transfer only.
-    share = np.where(whole > 0, blocks, 1.0) / np.where(whole > 0, whole, len(blocks))
-    return np.asarray(np.tensordot(base, blocks, 1) + np.tensordot(edge - base, share, 1))
+    sent = np.tensordot(edge - base, layout.sending, 1)
+    return np.asarray(np.tensordot(base, layout.of_kind, 1) + sent)
 
 
 def execute(batch: Batch, microbatches: int) -> list[Span]:
@@ -277,10 +280,14 @@ def stage_rows(batch: Batch) -> list[dict[str, Any]]:
 
     Times are for passes without overlap; ``hidden_time`` is the time that overlap saves. Ranks of a folded schedule
     (ZBV, DualPipe) also have ``parts``: the first and the last block of both of their parts of the model, counted from
-    1.
+    1. Stages also have ``modules``, their MTP modules, if these have a place of their own.
     """
     memory, times = stage_memory(batch), [time.sum(axis=1) for time in stage_passes(batch)]
-    values: dict[str, list[float | None]] = {"blocks": [*stage_blocks(batch)]}
+    blocks = np.array(stage_blocks(batch))
+    values: dict[str, list[float | None]] = {"blocks": blocks.tolist()}
+    if batch.schedule.modules:
+        modules = _kinds_of_chunks(batch)[-1].sum(axis=1).astype(int)
+        values = {"blocks": (blocks - modules).tolist(), "modules": modules.tolist()}
     names = ("forward_time", "backward_time", "weight_grad_time", "recompute_time")
     values |= {name: time.tolist() for name, time in zip(names, times, strict=True)}
     values["hidden_time"] = stage_hidden(batch).tolist()

@@ -19,7 +19,7 @@ from calculon.declarations.scope_choices import (
     StepChoice,
 )
 from calculon.plan.columns import FIELDS, Columns, field_of
-from calculon.plan.stage_layout import own_stages
+from calculon.plan.stage_layout import modules_apart, own_stages
 
 C = TypeVar("C", LayoutChoice, BlockChoice, StepChoice, BatchChoice)
 
@@ -27,6 +27,7 @@ _DERIVED: Mapping[str, Callable[[Columns], Array]] = {
     "sequence_parallel": lambda columns: columns.is_choice("tensor_par_comm_type", "rs_ag"),
     "overlapped": lambda columns: ~columns.is_choice("tensor_par_overlap", "none"),
     "own_stages": own_stages,
+    "modules_apart": modules_apart,
 }
 
 assert _DERIVED.keys() == DERIVED.keys()

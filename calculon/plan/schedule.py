@@ -271,13 +271,19 @@ class Schedule:
         kinds = kinds_by_block(self._model)
         if not (self.choice.own_stages or kinds):
             return None
+        several = bool(kinds) or self.modules > 0
         columns, model = self.columns, self._model
         if self.choice.folded:
             layout = StageLayout.folded(columns, self.ranks, model)
             return with_folded_kinds(layout, model) if kinds else layout
-        if not kinds:
+        if not several:
             return self._stages
         return with_kinds(self._stages, columns, model, in_order=self.choice.simulated)
+
+    @property
+    def modules(self) -> int:
+        """MTP modules that have a place of their own, and count as blocks of its stage."""
+        return self._model.mtp_layers if self.choice.modules_apart else 0
 
     @cached_property
     def _stages(self) -> StageLayout:
@@ -294,7 +300,7 @@ class Schedule:
 
     @cached_property
     def blocks(self) -> Count:
-        """Blocks of the largest stage."""
+        """Blocks of the largest stage, MTP modules in a place of their own included."""
         if self.layout is not None:
             return self.layout.largest
         return np.ceil(self._model.num_blocks / self.pipeline_par)

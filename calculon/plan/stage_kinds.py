@@ -10,6 +10,7 @@ import numpy as np
 from calculon.architecture.segments import kinds_by_block
 from calculon.base.distinct_rows import distinct
 from calculon.base.units import Array
+from calculon.declarations.lists_of_counts import ListsOfCounts
 from calculon.declarations.model import Model
 from calculon.plan.columns import Columns
 from calculon.plan.stage_layout import (
@@ -23,15 +24,17 @@ from calculon.plan.stage_layout import (
 )
 
 
-def kinds_of_chunks(model: Model, chunks: Array) -> Array:
+def kinds_of_chunks(model: Model, chunks: Array, *, modules: bool = False) -> Array:
     """Return the number of blocks of each kind in the chunks of stages: shape (kinds, stages, chunks).
 
     Chunks are assigned round-robin (interleaved schedule): the first chunk of every stage, then the second of every
-    stage.
+    stage. If MTP `modules` have a place of their own, they follow the blocks, and are the last kind.
 
     Source: Narayanan et al., arXiv 2104.04473, section 2.2.
     """
-    kinds = kinds_by_block(model)
+    kinds: Sequence[object] = kinds_by_block(model)
+    if modules:
+        kinds = [*(kinds or [None] * model.num_blocks), *["module"] * model.mtp_layers]
     if not kinds:
         return chunks[None]
     every = list(dict.fromkeys(kinds))
@@ -59,14 +62,16 @@ def chunks_of_layout(
     listed: str,
     last: int | None = None,
     first: int | None = None,
+    modules: int = 0,
 ) -> Array:
     """Return the blocks of every chunk of stages with the given numbers of blocks: shape (stages, chunks).
 
+    A `listed` layout may have a place for the MTP `modules`.
     `first` and `last` are the blocks of the first chunk of the first stage and of the last chunk of the last stage, if
     they differ from an even distribution.
     """
     if listed:
-        return chunks_of(listed, len(stages))
+        return chunks_of(listed, len(stages), modules)
     several = len(stages) > 1
     beginnings = [first if several else None] + [None] * (len(stages) - 1)
     endings = [None] * (len(stages) - 1) + [last]
@@ -76,6 +81,11 @@ def chunks_of_layout(
             for blocks, beginning, ending in zip(stages, beginnings, endings, strict=True)
         ]
     )
+
+
+def modules_in(listed: str, model: Model) -> bool:
+    """Return true if a list gives the MTP modules of a model a place of their own."""
+    return model.mtp_layers > 0 and ListsOfCounts.place_of_modules(listed) is not None
 
 
 class _Stages(NamedTuple):
@@ -101,15 +111,19 @@ def _distinct_stages(
     listed: str,
     ends: tuple[int, int],
     in_order: bool,
+    modules: bool,
 ) -> _Stages:
     """Return the distinct stages of a layout; stages that list their chunks differ if their chunks do.
 
+    MTP `modules` in a place of their own are the last kind of block.
     `ends` are the blocks of the first chunk of the first stage, and of the last chunk of the last stage. If stages are
     `in_order`, only neighboring inner stages are counted together.
     """
     first_chunk, last_chunk = ends
-    chunks = chunks_of_layout(stages, interleaving, listed, last_chunk, first_chunk)
-    counts = kinds_of_chunks(model, chunks).sum(axis=2).T
+    chunks = chunks_of_layout(
+        stages, interleaving, listed, last_chunk, first_chunk, model.mtp_layers
+    )
+    counts = kinds_of_chunks(model, chunks, modules=modules).sum(axis=2).T
     rows = [(float(own.sum()), 1.0, float(i), *own.tolist()) for i, own in enumerate(counts)]
     final = rows[-1]
     first = rows[0] if len(rows) > 1 else (final[0], 0.0, *final[2:])
@@ -199,16 +213,37 @@ def _distinct_layouts(
     return rows, inverse, same[0].shape
 
 
+_LISTED = -3
+"""Place of the number of the list in a row of :func:`_distinct_layouts`."""
+
+
 class ChunkLayout(NamedTuple):
     """Chunks of the stages of a layout.
 
     Attributes:
         of_kind (shape (kinds of block, stages, chunks)): Blocks of each kind.
         kind: Kind of every stage in the layout of stages.
+        modules: True if the last kind are MTP modules.
     """
 
     of_kind: Array
     kind: list[int]
+    modules: bool
+
+    @property
+    def sending(self) -> Array:
+        """Share of each kind in the transfer after a chunk: the mean of its blocks, and alone the modules at its end.
+
+        A chunk without blocks sends as the first kind.
+        """
+        blocks = self.of_kind.sum(axis=0)
+        share: Array = self.of_kind / np.maximum(blocks, 1)
+        share[0] = np.where(blocks > 0, share[0], 1.0)
+        if self.modules:
+            last = self.of_kind[-1] > 0
+            share = np.where(last, 0.0, share)
+            share[-1] = last
+        return share
 
 
 class ChunkLayouts(NamedTuple):
@@ -245,11 +280,12 @@ def chunk_layouts(
         return None
     layouts = []
     for row, one in zip(rows.tolist(), found, strict=True):
-        kind, of_kind = one.kind, kinds_of_chunks(model, one.chunks)
+        modules = modules_in(list_of(row[_LISTED]), model)
+        kind, of_kind = one.kind, kinds_of_chunks(model, one.chunks, modules=modules)
         if not kinds:
             inner = range(SECOND, len(kind) - 1)
-            kind = [FIRST, *inner, LAST] if row[-3] else _even_kinds(row, len(kind))
-        layouts.append(ChunkLayout(of_kind, kind))
+            kind = [FIRST, *inner, LAST] if row[_LISTED] else _even_kinds(row, len(kind))
+        layouts.append(ChunkLayout(of_kind, kind, modules))
     return ChunkLayouts(layouts, inverse.reshape(shape), differ[inverse].reshape(shape))
 
 
@@ -282,11 +318,12 @@ def _stages_of(row: Sequence[int], model: Model, *, in_order: bool = False) -> _
     """Return the stages of one layout, given as a row of numbers from :func:`_distinct_layouts`."""
     first, more, fewer, _, count, others, last, degree, interleaving, number, *ends = row
     listed = list_of(number)
+    modules = modules_in(listed, model)
     if listed and len(listed.split("-")) != degree * interleaving:
         listed = ""  # rules refuse it
     stages = [first] * (degree > 1) + [more] * count + [fewer] * others + [last]
     if listed:
         stages = [0] * degree
     return _distinct_stages(
-        model, tuple(stages), interleaving, listed, (ends[0], ends[1]), in_order
+        model, tuple(stages), interleaving, listed, (ends[0], ends[1]), in_order, modules
     )

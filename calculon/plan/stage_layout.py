@@ -42,6 +42,15 @@ def own_stages(columns: Columns) -> Array:
     return stated | (columns.pp_layout != 0) | (columns.pp_schedule != 0)
 
 
+def modules_apart(columns: Columns) -> Array:
+    """Return a mask of executions whose lists give MTP modules a place on another stage than the loss."""
+    listed: Array = columns.stage_blocks
+    if not listed.any():
+        return np.zeros(listed.shape, bool)
+    places = [ListsOfCounts.place_of_modules(text) for text in _LISTS]
+    return np.array([place is not None for place in places])[listed]
+
+
 @record
 class StageLayout:
     """Blocks of the stages of executions; every stage has whole blocks, and any stage may be the slowest.
@@ -53,6 +62,8 @@ class StageLayout:
     Chunks of a stage that are not listed differ by at most one block, and larger ones come first. The first chunk of
     the first stage has one block less if the embedding counts as a block; in a balanced layout, the last chunk of the
     last stage, which has the head, may have fewer blocks.
+
+    MTP modules count as blocks of their stage if a list gives them a place of their own.
 
     Attributes:
         blocks, count: Blocks of a stage of each kind, and number of such stages.
@@ -102,7 +113,7 @@ class StageLayout:
         embedding = np.where(count[FIRST] > 0, ends_as_blocks(columns)[0], 0.0)
         beginning = np.ceil((blocks[FIRST] + embedding) / chunks) - embedding
         if columns.stage_blocks.any():
-            blocks, count = _listed(columns, blocks, count)
+            blocks, count = _listed(columns, blocks, count, model.mtp_layers)
         return cls(blocks=blocks, count=count, beginning=beginning, ending=ending)
 
     @classmethod
@@ -231,9 +242,17 @@ def _with_ends(
     )
 
 
-def chunks_of(listed: str, stages: int) -> Array:
-    """Return the blocks of every chunk of a list: shape (stages, chunks)."""
-    return np.array(ListsOfCounts.counts(listed), float).reshape(-1, stages).T
+def chunks_of(listed: str, stages: int, modules: int = 0) -> Array:
+    """Return the blocks of every chunk of a list, with the MTP `modules` of a marked chunk: shape (stages, chunks).
+
+    >>> chunks_of("2-1-1m-0", 2, modules=2)
+    array([[2., 3.],
+           [1., 0.]])
+    """
+    counts = np.array(ListsOfCounts.counts(listed), float)
+    if (place := ListsOfCounts.place_of_modules(listed)) is not None:
+        counts[place] += modules
+    return counts.reshape(-1, stages).T
 
 
 def list_of(number: int) -> str:
@@ -251,19 +270,19 @@ class ListedCounts(NamedTuple):
 
 
 def listed_counts(stage_blocks: Array) -> ListedCounts:
-    """Return counts, sums and divisors of the lists of blocks of executions."""
+    """Return counts, sums and divisors of the lists of blocks of executions; 1 divides a chunk with MTP modules."""
     lists = [ListsOfCounts.counts(text) for text in _LISTS]
-    return ListedCounts(
-        *(np.array([of(one) for one in lists])[stage_blocks] for of in (len, sum, _divisor))
-    )
+    apart = [ListsOfCounts.place_of_modules(text) is not None for text in _LISTS]
+    divisors = [1 if some else math.gcd(*one) for one, some in zip(lists, apart, strict=True)]
+    of_lists = [len(one) for one in lists], [sum(one) for one in lists], divisors
+    return ListedCounts(*(np.array(values)[stage_blocks] for values in of_lists))
 
 
-def _divisor(counts: tuple[int, ...]) -> int:
-    return math.gcd(*counts)
+def _listed(columns: Columns, blocks: Count, count: Count, modules: int) -> tuple[Count, Count]:
+    """Replace the stages of executions that list their blocks: one kind for each stage.
 
-
-def _listed(columns: Columns, blocks: Count, count: Count) -> tuple[Count, Count]:
-    """Replace the stages of executions that list their blocks: one kind for each stage."""
+    A list may have a place for the MTP `modules`.
+    """
     numbers, stages = np.broadcast_arrays(columns.stage_blocks, columns.pipeline_par)
     most = max(len(blocks), int(np.where(numbers > 0, stages, 0).max()))
     shape = np.broadcast_shapes(blocks.shape[1:], numbers.shape)
@@ -280,7 +299,7 @@ def _listed(columns: Columns, blocks: Count, count: Count) -> tuple[Count, Count
         if not counts or len(counts) % degree:
             continue  # rules refuse lists of other lengths
         here = np.broadcast_to((numbers == number) & (stages == degree), shape)
-        of_stages = chunks_of(_LISTS[number], degree).sum(axis=1)
+        of_stages = chunks_of(_LISTS[number], degree, modules).sum(axis=1)
         for kind in range(most):
             stage = degree - 1 if kind == most - 1 else kind
             there = kind == most - 1 or kind < degree - 1

@@ -18,6 +18,7 @@ from calculon.cost.data.synced import BackwardPass, SyncedBlock, SyncedEmbedding
 from calculon.cost.embedding_head import EmbeddingHeadTimes
 from calculon.cost.pipeline.schedules import Passes, batch_time
 from calculon.cost.pipeline.transfers import bubble_time
+from calculon.cost.prediction_modules import with_modules_apart
 from calculon.cost.process_groups import CollectiveCost
 from calculon.plan.columns import Columns
 from calculon.plan.schedule import Schedule
@@ -38,10 +39,14 @@ def time_lower_bound(grid: Grid) -> Seconds:
     """
     tables, schedule, optimizer = grid.tables, grid.memory.schedule, grid.memory.stage.optimizer
     rows = grid.nodes.block_rows
-    embedding_head = tables.embedding_head(rows, grid.step_rows)
-    embedding_head_times = EmbeddingHeadTimes(embedding_head, schedule) if embedding_head else None
+    embedding_head, kinds = tables.embedding_head(rows, grid.step_rows), None
     if schedule.layout is not None:
         kinds = tables.kinds(rows, grid.step_rows)
+    if schedule.modules and embedding_head is not None:
+        block = gather(tables.block, rows)
+        embedding_head, kinds = with_modules_apart(embedding_head, block, optimizer, kinds)
+    embedding_head_times = EmbeddingHeadTimes(embedding_head, schedule) if embedding_head else None
+    if schedule.layout is not None:
         blocks = [gather(tables.block, rows)] if kinds is None else kinds.blocks
         each = [_shortest(grid, block, schedule.pipeline_par > 1) for block in blocks]
         time = _of_stages(schedule, each, embedding_head_times)
@@ -55,7 +60,8 @@ def time_lower_bound(grid: Grid) -> Seconds:
         if embedding_head_times is not None:
             time = time + embedding_head_times.least()
     # The blocks of the largest stage may be of a kind that costs less than the mean.
-    fullest = schedule.mean_blocks if tables.several_kinds else schedule.blocks
+    several = tables.several_kinds or schedule.modules > 0
+    fullest = schedule.mean_blocks if several else schedule.blocks
     time = time + fullest * optimizer.step.time
     return np.asarray(time.min(axis=WITHIN))
 
@@ -120,7 +126,8 @@ def exposed_lower_bound(grid: Grid, nodes: Array) -> Seconds | float:
     and for stages with several kinds of block.
     """
     strategy = STRATEGIES[grid.choice.zero_stage]
-    if strategy.sharding is None or grid.tables.several_kinds:
+    several = grid.tables.several_kinds or grid.choice.modules_apart
+    if strategy.sharding is None or several:
         return 0.0
     known = {n: v[nodes] if v.ndim else v for n, v in grid.nodes.columns.items()}
     rows, steps = grid.nodes.block_rows[:, nodes], grid.step_rows[:, nodes]

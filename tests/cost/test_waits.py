@@ -113,3 +113,18 @@ def test_graphs_save_at_most_the_waits_for_the_host_and_the_optimizer_step(model
     assert own["total_time"] > graphs["total_time"]
     most = own["host_wait_time"] + own["optim_step_time"] + own["embedding_time"] + own["head_time"]
     assert own["total_time"] - graphs["total_time"] <= most
+
+
+def test_overlapped_transfers_take_no_longer_than_passes_that_wait_for_them():
+    """Transfers take longer than the passes of most chunks, but not than those of the last chunk, with the head."""
+    model = {"hidden": 1024, "feedforward": 4096, "attn_heads": 8, "attn_size": 128}
+    model |= {"seq_size": 256, "num_blocks": 13, "vocab": 200_000, "tied": True}
+    plan = PLAN | {"num_procs": 3, "tensor_par": 1, "pipeline_par": 3, "batch_size": 12}
+    plan |= {"pipeline_interleaving": 5, "stage_blocks": "1-1-1-1-1-1-1-1-1-1-1-0-1-1-0"}
+    plan |= {"activation_recompute": "full"}
+    apart, overlapped = (
+        calculon.estimate(model, plan | {"p2p_overlap": overlap}, _system(0, 30)).stats
+        for overlap in (False, True)
+    )
+    assert overlapped["bubble_time"] > apart["bubble_time"]
+    assert overlapped["total_time"] == pytest.approx(apart["total_time"], rel=1e-12)

@@ -97,6 +97,7 @@ def test_what_is_not_usual_has_its_word():
         ({"first_stage_blocks": 7, "last_stage_blocks": 1}, "first stage 7 blocks"),
         ({"first_stage_blocks": 7, "last_stage_blocks": 1}, "last stage 1 block"),
         ({"stage_blocks": "9-8-8-7"}, "stages of 9-8-8-7 blocks"),
+        ({"stage_blocks": "11-11-10m-0"}, "MTP modules on stage 2"),
         ({"stage_blocks": "5-4-4-4-4-4-4-3"}, "stages of 5-4-4-4-4-4-4-3 blocks"),
         ({"stage_blocks": "5-4-4-4-4-4-4-4-3"}, "3 to 5 blocks per chunk"),
         ({"stage_blocks": "5-4-4-4-4-4-4-4-3", "pipeline_par": 9}, "3 to 5 blocks per stage"),

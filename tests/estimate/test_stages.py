@@ -11,7 +11,7 @@ from calculon.editions import CORRECTED, SC23
 from calculon.estimate.evaluate import evaluate_rows
 from calculon.estimate.stages import execute, stage_blocks, stage_memory, stage_passes, stage_rows
 from calculon.plan.plan import Plan
-from tests.helpers import LLAMA_X64_P4
+from tests.helpers import LLAMA_X64_P4, document
 
 SYSTEM = inputs.system("h100_80g_sxm")
 LLAMA = LLAMA_X64_P4 | {"batch_size": 128}
@@ -95,6 +95,14 @@ def test_a_simulated_batch_takes_as_long_as_its_execution(changes):
         last = max(max(s.end for s in one) - min(s.start for s in one) for one in own)
     shared = batch.times.pp_comm_link_time - batch.stage.transfers.link
     assert last == pytest.approx(estimated(batch) - float(shared[0]), rel=TINY)
+
+
+@pytest.mark.parametrize("place", ["5-5-5-5-4-4-0m-0", "5-5-5-5-4-4m-0-0", "5-5-5-5-4-3-1m-0"])
+def test_modules_in_a_chunk_of_their_own_take_the_estimated_time(place):
+    model = inputs.model(document("models", "llama3-8B") | {"num_blocks": 28, "mtp_layers": 1})
+    batch = batch_of(model, stage_blocks=place, tensor_par_overlap="none", **V)
+    shared = float((batch.times.pp_comm_link_time - batch.pipeline.slowest.transfers.link)[0])
+    assert executed(batch) == pytest.approx(estimated(batch) - shared, rel=TINY)
 
 
 @pytest.mark.parametrize("overlap", [False, True])

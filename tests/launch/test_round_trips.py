@@ -227,7 +227,7 @@ def test_plans_of_megatron_are_read_as_they_were_written(name, preset, plan):
         is_read_again(dialect, model, execution)
 
 
-@for_each("letters", ["Et|(tt|)*30mL", "E|(tt|)*29t*3|L"])
+@for_each("letters", ["Et|(tt|)*30mL", "E|(tt|)*29t*3|L", "Et*3|(tt|)*29m|L"])
 def test_layouts_in_letters_are_read_as_they_were_written(letters):
     fields = {"pipeline_par": 8, "data_par": 2, "pipeline_interleaving": 4, "p2p_overlap": True}
     execution = plain_execution("megatron-lm", **fields, stage_blocks=letters)

@@ -83,6 +83,18 @@ def test_stages_have_the_kinds_that_lie_on_them(changes, wanted):
     assert layout_of(batch(**changes)) == wanted
 
 
+def test_modules_of_another_stage_are_a_kind_of_block():
+    chunks = chunks_of_layout([0] * 3, 2, "2-1-1-1-0m-0", modules=2)
+    assert chunks.tolist() == [[2, 1], [1, 2], [1, 0]]
+    model = replace(MODEL, num_blocks=5, first_k_dense=2, vocab=100, mtp_layers=2)
+    counts = kinds_of_chunks(model, chunks, modules=True)
+    assert counts.tolist() == [
+        [[2, 0], [0, 0], [0, 0]],
+        [[0, 1], [1, 0], [1, 0]],
+        [[0, 0], [0, 2], [0, 0]],
+    ]
+
+
 @settings(max_examples=draws(40))
 @given(
     stages=st.lists(st.integers(0, 9), min_size=1, max_size=9),

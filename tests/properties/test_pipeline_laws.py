@@ -40,7 +40,8 @@ def tables(draw, rows=40):
     blocks, heads = draw(st.integers(1, 24)), draw(st.sampled_from((2, 8)))
     widths = {"hidden": 64 * heads, "feedforward": 256 * heads, "attn_heads": heads}
     model = widths | {"attn_size": 64, "seq_size": 256, "num_blocks": blocks}
-    model |= draw(st.sampled_from(({}, {"vocab": 1000}, {"vocab": 50_000, "tied": True})))
+    ends = {}, {"vocab": 1000}, {"vocab": 50_000, "tied": True}, {"vocab": 5_000, "mtp_layers": 1}
+    model |= draw(st.sampled_from(ends))
     system = draw(systems())
     system["mem1"]["GiB"] = system["mem2"]["GiB"] = 1e12
     for network in system["networks"]:

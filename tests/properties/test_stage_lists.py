@@ -13,6 +13,7 @@ from calculon.declarations.statistics import FITS
 from tests import twin
 from tests.draws import draws
 from tests.helpers import LLAMA_X64, PLAIN, document
+from tests.strategies import with_place
 
 SYSTEM_FILE = json.loads(Path("systems/h100_80g_sxm.json").read_text())
 for _kind in ("norm", "activation", "loss"):  # rates that the twin does not know
@@ -55,7 +56,7 @@ def test_letters_are_read_as_counts():
     assert letters == estimate(**form, stage_blocks=[3, 5, 5, 5, 5, 5, 4, 0])
 
 
-@pytest.mark.parametrize("letters", ["tt|ttL", "Et|t", "EtL|t", "Et|mtL", "Et|m|tL"])
+@pytest.mark.parametrize("letters", ["tt|ttL", "Et|t", "EtL|t", "Et|mtL", "Et|m|tL", "Et|m|mL"])
 def test_letters_out_of_order_have_one_message(letters):
     with pytest.raises(
         calculon.SpecError, match="stage_blocks: expected a list of counts"
@@ -98,10 +99,11 @@ def test_lists_in_plans_may_have_commas_and_blanks():
 
 
 def test_lists_are_read_as_lists_and_as_text(tmp_path):
-    (tmp_path / "run.json").write_text(json.dumps(STATED | {"stage_blocks": [9, 8, 8, 7]}))
-    read = inputs.execution(tmp_path / "run.json")
-    assert read.stage_blocks == "9-8-8-7"
-    assert inputs.execution(read.to_dict()) == read
+    for stated, text in ([9, 8, 8, 7], "9-8-8-7"), ("Et*16|t*15|tm|L", "16-15-1m-0"):
+        (tmp_path / "run.json").write_text(json.dumps(STATED | {"stage_blocks": stated}))
+        read = inputs.execution(tmp_path / "run.json")
+        assert read.stage_blocks == text
+        assert inputs.execution(read.to_dict()) == read
 
 
 @pytest.mark.parametrize(
@@ -144,13 +146,17 @@ def assert_like_the_twin(model, execution, system_file=SYSTEM_FILE):
 
 @pytest.mark.parametrize("seed", range(draws(3)))
 def test_random_chunks_equal_the_twin(seed):
-    """With experts in the blocks after the first ones, and chunks without any."""
+    """With experts in the blocks after the first ones, chunks without any, and MTP modules, some in another chunk."""
     random = Random(seed)
     stages, chunks = random.choice((2, 3, 4)), random.choice((2, 3))
     parts = stages * chunks
     blocks = random.randint(parts, 3 * parts)
     cuts = sorted(random.randint(0, blocks) for _ in range(parts - 1))
+    counts = [after - before for before, after in pairwise([0, *cuts, blocks])]
     changed = {"num_blocks": blocks, "first_k_dense": random.choice((0, 1, 2))}
+    changed |= {"mtp_layers": random.choice((0, 1)), "tied": random.random() < 0.5}
+    placed = changed["mtp_layers"] and stages > 2 and random.random() < 0.7
+    listed = with_place(random, counts, stages) if placed else map(str, counts)
     model = inputs.model(document("models", "qwen1.5-moe") | changed)
     large = SYSTEM_FILE | {"mem1": SYSTEM_FILE["mem1"] | {"GiB": 10_000}}
     execution = PLAIN | {
@@ -166,6 +172,6 @@ def test_random_chunks_equal_the_twin(seed):
         "expert_par": 4,
         "batch_size": 4 * random.choice((stages, 5 * stages, 3 * stages + 1)),
         "ep_overlap": random.choice(("none", "1f1b")),
-        "stage_blocks": "-".join(str(b - a) for a, b in pairwise([0, *cuts, blocks])),
+        "stage_blocks": "-".join(listed),
     }
     assert_like_the_twin(model, execution, large)

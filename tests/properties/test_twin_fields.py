@@ -81,6 +81,7 @@ REASONS = test_twin.REASONS | {
         "layout_stated_once",
         "listed_once",
         "listed_blocks",
+        "modules_place",
         "stage_blocks",
         "ends_as_blocks",
         "overlap_needs_work",

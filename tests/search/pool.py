@@ -229,6 +229,10 @@ SEQUENCES: dict[str, tuple[str, Row]] = {
 """Frameworks, and the values that searches of long sequences are held to beside the few."""
 
 ALL_TO_ALL: Row = {"moe_dispatcher": ("alltoall",)}
+PLACES: Row = ALL_TO_ALL | {
+    "pipeline_par": (2, 4),
+    "stage_blocks": ("", "2-1-1m-0", "3-1m-0-0", "1-1-1-1-0-0-0m-0"),
+}
 EXPERTS: dict[str, tuple[Row, Row]] = {
     "degrees of experts": (
         {},
@@ -279,6 +283,8 @@ EXPERTS: dict[str, tuple[Row, Row]] = {
     "overlaps of experts": ({}, ALL_TO_ALL | {"moe_shared_overlap": (False, True)}),
     "blocks of two kinds": ({"first_k_dense": 1}, {"expert_tensor_par": (0, 1)}),
     "predicted tokens": ({"mtp_layers": 1}, {"expert_par": (1, 2)}),
+    "places of their modules": ({"mtp_layers": 1}, PLACES),
+    "places in two kinds": ({"mtp_layers": 2, "first_k_dense": 1}, PLACES),
 }
 """Changes of the mixture of experts, and the values that searches of it are held to."""
 

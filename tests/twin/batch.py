@@ -29,6 +29,8 @@ ByKind = dict[Kind, float]
 class Batch:
     """Times in seconds, sizes in bytes; most attributes are the statistics of that name."""
 
+    sends_more = 0.0  # messages of modules, over those of a block
+
     def __init__(self, block: Block) -> None:
         self.block, self.run, self.execution = block, block.run, block.run.execution
         self.piped = self.execution.pipeline_par > 1
@@ -57,18 +59,21 @@ class Batch:
         layout = self.run.layout or [self.run.blocks]
         self.parts: list[Batch] = [self] * len(layout)
         self.of_kind: dict[object, Batch] = {}
-        if self.run.layout is None or len(set(self.run.model.kinds())) == 1:
+        kinds = self.run.kinds()
+        if self.run.layout is None or len(set(kinds)) == 1:
             return
         self.parts = []
         whole = copy(self)
         self.parts = [whole._with(n) for n in numbers_of_stages(layout, self.execution)]
-        kinds = self.run.model.kinds()
-        self.of_kind = {kind: whole._with([kinds.index(kind)]) for kind in set(kinds)}
+        self.of_kind = {kind: whole._with([kinds.index(kind)], 1) for kind in set(kinds)}
 
-    def _with(self, numbers: list[int]) -> "Batch":
-        """Return a stage of these blocks."""
-        part = copy(self)
-        part.block = block_of_model(self.run, numbers) if numbers else self.block
+    def _with(self, numbers: list[int], chunks: int | None = None) -> "Batch":
+        """Return a stage of these blocks; modules send their hidden states with those of the model, once."""
+        part, ends = copy(self), self.embedding_head
+        module = None if ends is None else ends.module
+        part.block = block_of_model(self.run, numbers, module) if numbers else self.block
+        if any(number >= self.run.model.num_blocks for number in numbers):
+            part.sends_more = self.run.modules / (self.run.chunks if chunks is None else chunks)
         if numbers:
             add_conversions(self.run, part.block, None)
             copies = add_copies(self.run, part.block, None)
@@ -80,7 +85,10 @@ class Batch:
 
     def _pipeline_transfers(self) -> None:
         ex, run, pp = self.execution, self.run, self.run.pp_network
-        elements = run.activation if ex.tensor_par_comm_type == "ar" else run.split_activation
+        elements: float = run.split_activation
+        if ex.tensor_par_comm_type == "ar":
+            elements = run.activation
+        elements *= 1 + self.sends_more
         self.fw_pp_size = run.element_bytes * elements if self.piped else 0
         self.bw_pp_size = self.fw_pp_size if ex.training else 0
         # [O8] Without a pipeline, and backward in inference, the latency remains.
@@ -97,7 +105,8 @@ class Batch:
         self.pp_shared = 0.0
         shared = run.model.tied or run.model.mtp_layers
         if self.embedding_head is not None and shared and run.ends_apart and ex.training:
-            self.pp_shared = pp.time("all_reduce", self.embedding_head.table_gradient, 2)
+            stages = 3 if run.model.tied and run.modules else 2
+            self.pp_shared = pp.time("all_reduce", self.embedding_head.table_gradient, stages)
         self.pp_link_time = self.pp_traffic + self.pp_shared
         self.fw_sent, self.bw_sent = self.fw_pp_time, self.bw_pp_time
         if ex.p2p_overlap:
@@ -180,6 +189,9 @@ class Batch:
             names = ("block", "copies", "added", "fw0", "bw0", "fw", "bw")
             for name in (*names, "fw_excess", "bw_excess"):
                 setattr(self, name, getattr(self.parts[slowest], name))
+            if run.modules:  # whose stage sends more
+                for name in ("pp_traffic", "pp_link_time", "fw_sent", "bw_sent"):
+                    setattr(self, name, getattr(self.parts[slowest], name))
 
     def _stall(self, slowest: int) -> None:
         """Count what the slowest stage waits for with each microbatch, and the most that any waits for once."""
@@ -322,6 +334,18 @@ class Batch:
         times = [0.0] if self.embedding_head is None else getattr(self.embedding_head.head, name)
         return self.run.microbatches * self._at_ends(0, sum(times))
 
+    def _add_latents(self) -> None:
+        """Add the sums of gradients of weights that all TP ranks have, after the last microbatch."""
+        run, block = self.run, self.block
+        if not block.whole_gradients:
+            return
+        final = run.blocks if run.layout is None else run.layout[0 if run.folded else -1]
+        with_head = 0 if run.modules else run.model.mtp_layers
+        time = run.tp_team.time("all_reduce", block.whole_gradients)
+        summed = max(run.blocks, final + with_head) * time
+        self.tp_comm_link_time += summed
+        self.tp_comm_exposed_time += summed
+
     def _compute(self) -> None:
         """Arithmetic and TP communication."""
         block, run, embedding_head = self.block, self.run, self.embedding_head
@@ -334,13 +358,7 @@ class Batch:
         total = self._batch_sum
         self.tp_comm_link_time = total(block.fw_tp.time) + total(block.agrad_tp.time)
         self.tp_comm_exposed_time = total(block.fw_tp.exposed) + total(block.agrad_tp.exposed)
-        if block.whole_gradients:  # summed once, after the last microbatch
-            final = run.blocks if run.layout is None else run.layout[0 if run.folded else -1]
-            summed = max(run.blocks, final + run.model.mtp_layers) * run.tp_team.time(
-                "all_reduce", block.whole_gradients
-            )
-            self.tp_comm_link_time += summed
-            self.tp_comm_exposed_time += summed
+        self._add_latents()
         self._exchange()
         self.recomm_link_time = total(block.recomm.time)
         self.recomm_exposed_time: float = total(block.recomm.exposed)
@@ -435,7 +453,7 @@ class Batch:
         return Windows(max(0, forward), max(0, backward), head)
 
     def _bubble(self) -> None:
-        """Idle time of the pipeline, and transfers that stages wait for."""
+        """Idle time of the pipeline, then its transfers."""
         run, fw, bw, ex = self.run, self.fw, self.bw, self.execution
         p, chunks, m = ex.pipeline_par, ex.pipeline_interleaving, run.microbatches
         if ex.pp_schedule in SIMULATED:
@@ -468,6 +486,12 @@ class Batch:
                 embedding, head = self.embedding_head.whole
                 self.bubble_time += embedding if self.at_head else head
                 self.bubble_time += self.added[1] if self.at_head else self.added[2]
+        self._expose_transfers()
+
+    def _expose_transfers(self) -> None:
+        """Transfers that stages wait for."""
+        run, fw, bw, ex = self.run, self.fw, self.bw, self.execution
+        p, chunks, m = ex.pipeline_par, ex.pipeline_interleaving, run.microbatches
         self.pp_exposed_time = self.pp_link_time
         if ex.p2p_overlap and ex.pp_schedule in SIMULATED:
             time = self._listed_time()
@@ -484,12 +508,20 @@ class Batch:
             if chunks > 1:  # a pass of a chunk hides a transfer that is no longer
                 shortest = min(run.chunk_sum(fw), run.chunk_sum(bw))
                 waits += max(0, self.pp_traffic - 2 * m * chunks * shortest)
-            self.pp_exposed_time = min(self.transfers * left, waits) + self.pp_shared
+            waits = min(self.transfers * left, waits)
+            if run.layout is not None and chunks_differ(run.layout, ex):
+                # Or all passes wait for them, some while they wait for longer chunks anyway.
+                apart = self._interleaved_time(run.layout, apart=True)
+                waits = min(waits, apart - self._interleaved_time(run.layout))
+            self.pp_exposed_time = waits + self.pp_shared
 
-    def _interleaved_time(self, layout: list[int]) -> float:
-        """Execute the passes of chunks that differ, each of its own blocks; one without any is sent on."""
+    def _interleaved_time(self, layout: list[int], *, apart: bool = False) -> float:
+        """Execute the passes of chunks that differ, each of its own blocks; one without any is sent on.
+
+        If transfers are `apart`, passes wait for those that could overlap.
+        """
         run, ex = self.run, self.execution
-        chunks, kinds, seconds, saved = run.chunks, run.model.kinds(), [], []
+        chunks, kinds, seconds, saved = run.chunks, run.kinds(), [], []
         every = zip(
             numbers_of_stages(layout, ex),
             chunks_of_stages(layout, ex),
@@ -502,7 +534,7 @@ class Batch:
             for chunk, blocks in enumerate(own):
                 parts = [self.of_kind.get(kinds[n], self) for n in numbers[begin : begin + blocks]]
                 begin += blocks
-                forward, backward = self._passes_of_chunk(parts)
+                forward, backward = self._passes_of_chunk(parts, apart=apart)
                 backward += replicas.stalled / chunks
                 for end, there in enumerate(((0, 0), (len(layout) - 1, chunks - 1))):
                     if self.embedding_head is not None and (place, chunk) == there:
@@ -518,16 +550,20 @@ class Batch:
         lists = Interleaved(ex.pipeline_par, chunks, run.microbatches, int(pairs))
         return lists.time(seconds, saved if pairs else None, training=ex.training)
 
-    def _passes_of_chunk(self, parts: "list[Batch]") -> tuple[float, float]:
+    def _passes_of_chunk(self, parts: "list[Batch]", *, apart: bool) -> tuple[float, float]:
         """Return the seconds of a chunk with blocks of these kinds; the last is an edge block, on average of all."""
         if not parts:  # the transfer after a block of the first kind
             first = self.of_kind.get(self.run.model.kinds()[0], self)
             sent = [max(0, by["edge"] - by["base"]) for by in (first.fw0, first.bw0)]
-            return sent[0], sent[1]
+            return sent[0] + apart * first.fw_sent, sent[1] + apart * first.bw_sent
         forward = sum(part.fw["base"] for part in parts)
-        forward += sum(part.fw["edge"] - part.fw["base"] for part in parts) / len(parts)
         backward = sum(part.bw["base"] + part.added[0] for part in parts)
-        backward += sum(part.bw["edge"] - part.bw["base"] for part in parts) / len(parts)
+        senders = [part for part in parts if part.sends_more] or parts
+        for part in senders:  # transfers go on while a block waits for offload traffic
+            fw_waits = max(part.fw_excess["edge"], apart * part.fw_sent)
+            bw_waits = max(part.bw_excess["edge"], apart * part.bw_sent)
+            forward += (part.fw0["edge"] + fw_waits - part.fw["base"]) / len(senders)
+            backward += (part.bw0["edge"] + bw_waits - part.bw["base"]) / len(senders)
         return forward, backward
 
     def _listed_time(self, delay: float = 0) -> float:
@@ -621,6 +657,9 @@ class Batch:
         if self.embedding_head is not None:
             for end in (self.embedding_head.embedding, self.embedding_head.head):
                 useful += (end.fw.flops + end.agrad.flops + end.wgrad.flops) / run.ranks
+            if (module := self.embedding_head.module) is not None:
+                flops = module.fw.flops + module.agrad.flops + module.wgrad.flops
+                useful += run.modules * flops / run.ranks
         self.peak = run.system.multiply[run.multiply_type].peak
         perfect = run.microbatches * useful / self.peak
         self.compute_efficiency = perfect / busy

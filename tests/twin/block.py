@@ -175,6 +175,14 @@ class Block:
         self.copies: float = sum(step.copied for step in steps)
         self.beside: float = sum(step.copied - step.one for step in steps)
 
+    @property
+    def whole_time(self) -> float:
+        """All passes of a module, with its collectives, none of which overlaps."""
+        time = self.fw.time + self.re.time + self.agrad.time + self.wgrad.time
+        for one in (self.fw_tp, self.agrad_tp, self.recomm):
+            time += one.exposed["base"]
+        return time + sum(self.ep) + sum(self.cp_exposed)
+
     def _double(self) -> None:
         """Become a microbatch of two halves like this one."""
         optim = self.optim
@@ -316,14 +324,26 @@ def idle(steps: Sequence[tuple[float, float, float]]) -> float:
     return device - sum(busy for _, busy, _ in steps)
 
 
-def block_of_model(run: Run, numbers: Sequence[int] | None = None) -> Block:
-    """Return the block of a model, the mean over all of its blocks; or over those of the numbers."""
-    kinds = run.model.kinds()
-    listed = [kinds[number] for number in (range(len(kinds)) if numbers is None else numbers)]
-    if len(set(kinds)) == 1:
+def block_of_model(
+    run: Run, numbers: Sequence[int] | None = None, module: Block | None = None
+) -> Block:
+    """Return the block of a model, the mean over all of its blocks; or over those of the numbers.
+
+    Numbers beyond those of the blocks are of modules that predict further tokens.
+    """
+    kinds, several = run.kinds(), len(set(run.model.kinds())) > 1
+    every = range(len(run.model.kinds())) if numbers is None else numbers
+    counts = Counter(kinds[number] for number in every)
+    if not several and "module" not in counts:
         return Block(run)
-    counts = Counter(listed)
-    return mean_block(run, [(n, Block(run.of_kind(kind))) for kind, n in counts.items()])
+    blocks = []
+    for kind, count in counts.items():
+        if isinstance(kind, str):
+            assert module is not None
+            blocks.append((count, copy(module)))
+        else:
+            blocks.append((count, Block(run.of_kind(kind) if several else run)))
+    return mean_block(run, blocks)
 
 
 def mean_block(run: Run, blocks: Sequence[tuple[int, Block]]) -> Block:

@@ -16,7 +16,7 @@ from .mesh import places
 from .pipelines import FOLDED, SIMULATED
 from .rules import EDITIONS, Rules
 from .run import Run
-from .stages import counts_of, ends_as_blocks, states_stages
+from .stages import counts_of, ends_as_blocks, place_of_modules, states_stages
 from .system import System
 
 
@@ -45,6 +45,7 @@ def checked_run(
         fits = not shape.positions or ex.seq_length <= positions
         require(33, fits, "every token has its learned position")
         shape = replace(shape, seq_size=ex.seq_length)
+    _check_modules(ex, shape)
     if not ex.training:  # only that predicts further tokens
         shape = replace(shape, mtp_layers=0)
     _check_request(ex)
@@ -266,6 +267,17 @@ FORMS = {
 """What some forms of data parallelism have alone."""
 
 
+def _check_modules(ex: Execution, model: Model) -> None:
+    """Place of the modules that predict further tokens: after all blocks, of a rank in the middle the last chunk."""
+    place, counts, p = place_of_modules(ex), counts_of(ex), ex.pipeline_par
+    if place is None:
+        return
+    require(27, model.mtp_layers > 0, "there are modules")
+    require(27, ex.pp_schedule not in FOLDED, "the first rank has both ends")
+    require(27, len(counts) - p < place < len(counts) - 1, "it is the last chunk of a rank")
+    require(27, not any(counts[place + 1 :]), "modules follow the blocks")
+
+
 def _check_stages(ex: Execution, model: Model) -> None:
     """Schedule and layout of a pipeline."""
     first, last = ex.first_stage_blocks, ex.last_stage_blocks
@@ -311,6 +323,7 @@ def _check_shares(run: Run) -> None:
     require(28, even, "shards must divide the ranks with the same weights")
     require(28, ex.dp_shard % ex.context_par == 0, "shards are of whole sequences")
     chunk = gcd(*counts_of(ex)) or blocks // ex.pipeline_interleaving
+    chunk = 1 if run.modules else chunk  # they are no unit of blocks
     if ex.pipeline_interleaving > 1 and states_stages(ex) and not ex.stage_blocks:
         chunk = 1  # chunks differ by a block
     require(28, chunk % ex.fsdp_unit == 0, "units must divide a chunk")

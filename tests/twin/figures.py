@@ -128,6 +128,10 @@ def figures(batch: Batch) -> dict[str, float]:
     if ends is not None:
         executed += ends.embedding.matrix_flops + ends.head.matrix_flops
         of_embedding_head, modules = ends.whole, ends.module_time
+        of_embedding_head = of_embedding_head[0], of_embedding_head[1] - modules
+        if ends.module is not None:
+            executed += run.modules * ends.module.matrix_flops
+            modules += run.modules * batch.of_kind["module"].block.whole_time
     executed *= run.microbatches / run.ranks
     return {
         "parameters": parameters(model),
@@ -141,7 +145,7 @@ def figures(batch: Batch) -> dict[str, float]:
         "hfu": executed / batch.total_time / batch.peak,
         "block_act_bytes_per_token": batch.block_activation / run.tokens,
         "embedding_time": run.microbatches * of_embedding_head[0],
-        "head_time": run.microbatches * (of_embedding_head[1] - modules),
+        "head_time": run.microbatches * of_embedding_head[1],
         "mtp_time": run.microbatches * modules,
         "host_time": run.host,
         "host_wait_time": run.microbatches * model.num_blocks * block.host_wait / run.ranks,

@@ -286,7 +286,7 @@ def _end(run: Run, embedding_head: EmbeddingHead, number: int) -> End | None:
         head_grad += head.own_gradient
     waiting = 0.0
     # The last stage begins with a backward pass at once, or has others first.
-    if run.model.mtp_layers:
+    if run.model.mtp_layers and not run.modules:
         waiting = head.weight_copies
         if run.execution.pp_schedule != "1f1b" and not run.folded:
             waiting += head.act_storage * (microbatches_held(run, p - 1) - 1)

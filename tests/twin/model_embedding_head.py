@@ -4,7 +4,7 @@ from .block import Block, Held
 from .embedding_head import embedding_layers, head_layers
 from .layers import Layer, Stage
 from .optimizer import Step
-from .prediction import add_modules, module_layers
+from .prediction import add_losses, add_modules, as_block, module_layers
 from .run import Run
 
 
@@ -26,8 +26,23 @@ class EmbeddingHead:
         self.table_gradient = run.reduction_bytes * run.vocab_rows * run.model.hidden
         self.largest = self.head_weight = self.last.whole
         self.module_time = self.expert_weight = 0.0
-        if run.model.mtp_layers:
+        self.module: Block | None = None  # as a block of another stage
+        if run.modules:
+            self._apart(first, last)
+        elif run.model.mtp_layers:
             self._modules(first, last, steps)
+
+    def _apart(self, first: list[Layer], last: list[Layer]) -> None:
+        """Let modules of another stage use the head; they have their own copy of the table."""
+        run, count = self.run, self.run.modules
+        norms = [last[0].step] * count
+        self.last = Held([*[x.step for x in last], *norms], trained=run.execution.training)
+        self.largest = self.head_weight = self.last.whole
+        self.table_gradient = run.reduction_bytes * sum(layer.weights for layer in first)
+        self.module = as_block(Block(run, make=module_layers), self.embedding, count)
+        before = self.whole[1]
+        add_losses(self.head, count)
+        self.module_time = self.whole[1] - before
 
     def _modules(self, first: list[Layer], last: list[Layer], both: list[Step]) -> None:
         """Let the head predict further tokens, one with each module."""

@@ -1,5 +1,6 @@
 """Modules that predict one more token each, behind the head of the model."""
 
+from copy import copy
 from dataclasses import replace
 
 from .block import Block
@@ -51,6 +52,32 @@ def _join(run: Run) -> list[Layer]:
         linear(run, "Mtp_Product", tokens, 2 * h, width, kept),
         TPComm(run, "Mtp_Gather", "spread", again),
     ]
+
+
+def as_block(own: Block, embedding: Block, count: int) -> Block:
+    """Return one of so many modules as a block that looks up and has its share of a copy of the table, but no head."""
+    found, share = copy(own), 1 / count
+    found.passes_of([(1, own), (share, embedding)])
+    optim = found.optim
+    found.passes_of([(1, own), (1, embedding)])
+    found.optim = optim
+    names = ("weight", "weight_kept", "weight_sent", "converted", "copies", "beside")
+    for name in (*names, "weight_grad", "optimizer", "weight_grad_unsharded"):
+        setattr(found, name, getattr(own, name) + share * getattr(embedding, name))
+    found.held = copy(own.held)
+    for name in ("whole", "resident", "weight_grad", "optimizer", "step_time"):
+        more = share * getattr(embedding.held, name)
+        setattr(found.held, name, getattr(own.held, name) + more)
+    found.act_working += embedding.act_storage
+    found.act_storage += embedding.act_storage
+    found.checkpoint *= 2
+    return found
+
+
+def add_losses(head: Block, count: int) -> None:
+    """Let the head be used by so many modules of another stage, all of whose logits are kept."""
+    head.act_working *= 1 + count
+    head.passes_of([(1 + count, copy(head))])
 
 
 def add_modules(head: Block, embedding: Block, own: Block, count: int) -> None:

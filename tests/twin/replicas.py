@@ -57,12 +57,12 @@ class Replicas:
         link = self.link_time
         self.counts = True, False
         self._split_weights()
-        hidden = self.stalled
+        hidden = self.exposed_time
         self.counts = False, True
         self._split_weights()
-        between = self.link_time / self.run.microbatches
-        self.link_time, self.stalled = link, hidden + between
-        self.exposed_time = self.run.microbatches * self.stalled
+        self.exposed_time, self.link_time = hidden + self.link_time, link
+        once = self.run.execution.sync_once  # after the last microbatch
+        self.stalled = 0 if once else self.exposed_time / self.run.microbatches
 
     # -- collectives ------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from .mesh import clustered, mesh_group, outermost, used_levels
 from .pipelines import FOLDED, Lists, lists_of
 from .recipes import recipe_of
 from .rules import Rules
-from .stages import stage_blocks
+from .stages import counts_of, place_of_modules, stage_blocks
 from .system import System
 
 Kind = Literal["base", "edge"]
@@ -94,8 +94,8 @@ class Run:
     is_half = False  # of a microbatch, beside the other half
 
     def __init__(self, model: Model, execution: Execution, system: System, rules: Rules) -> None:
-        ex = execution
-        self.model, self.execution, self.system, self.rules = model, execution, system, rules
+        ex = self._with_modules(model, execution)
+        self.model, self.execution, self.system, self.rules = model, ex, system, rules
         self.fusion_of_step = ex.fusion  # one optimizer steps blocks, embedding and head
         self.microbatches = ex.batch_size // ex.data_par // ex.microbatch_size  # per pipeline
         self.ranks, self.chunks = ex.pipeline_par, ex.pipeline_interleaving
@@ -153,6 +153,15 @@ class Run:
         self.latents = self.residual // model.hidden * model.row_width
         self._groups()
         self._rows()
+
+    def _with_modules(self, model: Model, ex: Execution) -> Execution:
+        """Return the execution, whose list of blocks counts modules of a stage before the last."""
+        self.modules = 0
+        if (place := place_of_modules(ex)) is None:
+            return ex
+        self.modules, counts = model.mtp_layers, counts_of(ex)
+        counts[place] += self.modules
+        return replace(ex, stage_blocks="-".join(map(str, counts)))
 
     def _rows(self) -> None:
         """Rows of a rank: of its own tokens, those that it receives, those of its experts."""
@@ -410,6 +419,10 @@ class Run:
         found = Run(self.model, plain, self.system, self.rules)
         found.fusion_of_step = self.execution.fusion
         return found
+
+    def kinds(self) -> list[Model | str]:
+        """Return the kind of every block; modules that are blocks follow the others."""
+        return [*self.model.kinds(), *["module"] * self.modules]
 
     def of_kind(self, kind: Model) -> Run:
         """Return the run of a model of blocks of one kind."""

@@ -135,7 +135,14 @@ def equal_stages(total: int, stages: int) -> list[int]:
 
 def counts_of(ex: Execution) -> list[int]:
     """Return the listed blocks of all chunks of stages."""
-    return [int(count) for count in ex.stage_blocks.split("-")] if ex.stage_blocks else []
+    counts = ex.stage_blocks.replace("m", "")
+    return [int(count) for count in counts.split("-")] if counts else []
+
+
+def place_of_modules(ex: Execution) -> int | None:
+    """Return which of the listed chunks has the modules that predict further tokens, if that is not the last one."""
+    marked = [number for number, one in enumerate(ex.stage_blocks.split("-")) if "m" in one]
+    return marked[0] if marked else None
 
 
 def _head_blocks(model: Model, ex: Execution) -> float:

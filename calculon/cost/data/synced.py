@@ -5,6 +5,7 @@ replica groups of their own.
 """
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -113,6 +114,13 @@ class SyncedEmbeddingHead:
             return np.where(piped, first, both)
 
         return apply(first_or_both, [self.first, self.both]), self.last.where(piped)
+
+
+class SharedTable(NamedTuple):
+    """Gradient of a table that several stages have: its bytes, and the number of these stages."""
+
+    gradient: Bytes
+    stages: int
 
 
 @record

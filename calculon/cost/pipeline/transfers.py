@@ -7,6 +7,7 @@ import numpy as np
 from calculon.base.records import record
 from calculon.base.units import Array, Bytes, Seconds
 from calculon.cost.data.stage_traffic import SyncedStage
+from calculon.cost.data.synced import SharedTable
 from calculon.cost.process_groups import ProcessGroup
 from calculon.editions.edition import Edition
 from calculon.hardware.system import System
@@ -59,7 +60,7 @@ def _of_batch(forward: Array, backward: Array, schedule: Schedule) -> Array:
 
 def pipeline_time(
     sent: Transfers,
-    shared: Bytes | None,
+    shared: SharedTable | None,
     mirrored: Bytes | None,
     schedule: Schedule,
     system: System,
@@ -67,8 +68,8 @@ def pipeline_time(
     """Return the time per batch on the pipeline's network: transfers, and gradients that two ranks reduce.
 
     Args:
-        shared: Bytes of the gradient of a table on the first and on the last stage. Source: Narayanan et al., arXiv
-            2104.04473, section 4: tied embeddings are kept equal on two stages.
+        shared: Gradient of a table on the first stage and on others. Source: Narayanan et al., arXiv 2104.04473,
+            section 4: tied embeddings are kept equal on two stages.
         mirrored: Bytes of gradients of parts of the model that another rank has as well. Source:
             ``deepseek-ai/DualPipe``, ``examples``: gradients of ranks `i` and `p - 1 - i` are added in the end.
     """
@@ -79,7 +80,8 @@ def pipeline_time(
         link = link + np.where(between, time(network, "all_reduce", mirrored, two), 0.0)
     if shared is not None:
         between = schedule.training & schedule.separate_ends
-        link = link + np.where(between, time(network, "all_reduce", shared, two), 0.0)
+        ranks = np.array(float(shared.stages))
+        link = link + np.where(between, time(network, "all_reduce", shared.gradient, ranks), 0.0)
     return link
 
 
@@ -107,7 +109,7 @@ def mirrored_gradient(stages: Sequence[SyncedStage], schedule: Schedule) -> Byte
 
 def pipeline_volume(
     sent: Transfers,
-    shared: Bytes | None,
+    shared: SharedTable | None,
     mirrored: Bytes | None,
     schedule: Schedule,
     system: System,
@@ -124,7 +126,8 @@ def pipeline_volume(
     if shared is None:
         return moved
     between = schedule.training & schedule.separate_ends
-    return moved + np.where(between, volume(network, "all_reduce", shared, two), 0.0)
+    ranks = np.array(float(shared.stages))
+    return moved + np.where(between, volume(network, "all_reduce", shared.gradient, ranks), 0.0)
 
 
 def bubble_time(

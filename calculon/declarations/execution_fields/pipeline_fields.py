@@ -112,8 +112,9 @@ class PipelineFields(ReplicaFields):
     )
     stage_blocks: str = declare(
         "blocks of each pipeline stage, in order; or of each chunk: the first chunks of all stages, then the second "
-        "chunks, and so on; a chunk may have 0 blocks, and Megatron-LM's layout such as Et*3|(tt|)*2tmL is another "
-        "form; empty: according to pp_layout",
+        "chunks, and so on; a chunk may have 0 blocks, m marks a chunk that has the MTP modules (2-2-1m-0; by default "
+        "they are with the loss), and Megatron-LM's layout such as Et*3|(tt|)*2tm|L is another form; empty: according "
+        "to pp_layout",
         choices=STAGE_LISTS,
         default="",
         scope=BATCH,

@@ -6,6 +6,7 @@ from calculon.base.errors import Problem, SpecError
 from calculon.declarations.lists_of_counts import (
     ListsOfCounts,
     chunks_in_letters,
+    counts_in_letters,
     unbalanced_parenthesis,
 )
 from calculon.declarations.named_values import ENDS_AS_BLOCKS, EXCHANGING
@@ -53,17 +54,15 @@ def _layout(reading: Reading) -> Fields:
         wanted = f"a multiple of {pipeline} stages ({_PP})"
         raise reading.error(stated, wanted, f"the layout has {len(parts)} stages")
     _check_letters(reading, stated, "".join(parts))
-    if "m" in "".join(parts[:-1]):
-        reading.not_modelled(
-            _MAP, "MTP modules before the last chunk: they are on the stage of the loss"
-        )
-    blocks = [part.count("t") for part in parts]
+    listed = counts_in_letters("|".join(parts))
+    if listed is None:
+        raise reading.error(stated, "all m (MTP modules) in one part")
     return result | {
         "pp_layout": "uniform",
         "first_stage_blocks": 0,
         "last_stage_blocks": 0,
-        "pipeline_interleaving": len(blocks) // pipeline,
-        "stage_blocks": ListsOfCounts().plain(blocks),
+        "pipeline_interleaving": len(parts) // pipeline,
+        "stage_blocks": listed,
     }
 
 
@@ -103,10 +102,11 @@ def _write_layout(writing: Writing) -> Fields:
         found[_STAGES] = writing["pipeline_interleaving"]
     if writing["stage_blocks"]:
         predicted = writing.model.mtp_layers if writing.model else 0
-        counts = ListsOfCounts.counts(writing["stage_blocks"])
+        listed = writing["stage_blocks"]
+        counts, place = ListsOfCounts.counts(listed), ListsOfCounts.place_of_modules(listed)
         stages = [f"t*{count}" if count > 1 else "t" * count for count in counts]
-        ending = f"{'m' * predicted}L"
-        return found | {_MAP: f"E{'|'.join(stages)}{ending}"}
+        stages[-1 if place is None else place] += "m" * predicted
+        return found | {_MAP: f"E{'|'.join(stages)}L"}
     if writing["pp_layout"] == "balanced":
         hint = "stage_blocks lists the blocks of each stage"
         raise writing.refuse("pp_layout", "uniform, or stage_blocks", hint)

@@ -9,6 +9,7 @@ import re
 from itertools import pairwise
 from typing import Any
 
+from calculon.declarations.lists_of_counts import ListsOfCounts
 from calculon.declarations.named_values import ENDS_AS_BLOCKS
 from calculon.launch.dialect import Fields, Reading, Setting, Writing
 from calculon.launch.rows import row
@@ -178,6 +179,8 @@ def _write_pipeline(writing: Writing) -> Fields:
     if schedule != "1F1B":
         result["parallelism.pipeline_parallel_schedule"] = schedule
     if listed := writing["stage_blocks"]:
+        if ListsOfCounts.place_of_modules(listed) is not None:
+            raise writing.refuse("stage_blocks", "counts without m (MTP modules)")
         if "0" in listed.split("-")[1:-1]:
             hint = "only the first and the last part may have no layer"
             raise writing.refuse("stage_blocks", "counts of at least 1", hint)

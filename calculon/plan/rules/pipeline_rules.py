@@ -20,7 +20,13 @@ from calculon.declarations.named_values import (
 )
 from calculon.plan.columns import DEFAULTS, Columns, code
 from calculon.plan.rules.rule import Request, Requests, Rule, expected
-from calculon.plan.stage_layout import STAGE_FIELDS, ends_as_blocks, listed_counts
+from calculon.plan.stage_layout import (
+    STAGE_FIELDS,
+    ends_as_blocks,
+    list_of,
+    listed_counts,
+    modules_apart,
+)
 
 _UNIFORM = code("pp_layout", "uniform")
 _COUNTS = ("first_stage_blocks", "last_stage_blocks")
@@ -31,6 +37,7 @@ _CHUNKS = np.array(
     [{"1f1b": 0}.get(name, 1 + (name in TURNING_SCHEDULES)) for name in PP_SCHEDULES]
 )
 """Chunks per stage of each schedule; 0 is any number."""
+_FOLDED = np.array([name in FOLDED_SCHEDULES for name in PP_SCHEDULES])
 
 
 def _enough(first: Any, last: Any, blocks: int, stages: Any) -> Any:
@@ -153,6 +160,41 @@ def _explain_lists(one: Request) -> Problem:
     several = not rest and each != e.pipeline_interleaving and sum(counts) == total
     hint = f"vpp={each} for lists of the chunks of each stage" if several else ""
     return Problem("stage_blocks", wanted, f"{len(counts)} that add up to {sum(counts)}", hint)
+
+
+def _modules_fit(r: Requests) -> Array:
+    """Return a mask of executions whose lists have a legal place for MTP modules, or none but the last chunk.
+
+    Source: Megatron-LM, ``core/transformer/pipeline_parallel_layer_layout.py``, ``validate_layer_layout``: all modules
+    are in the last chunk of a rank other than the first, after all blocks.
+    """
+    apart = modules_apart(r.plan)
+    if not apart.any():
+        return ~apart
+    listed, stages = r.plan.stage_blocks, r.plan.pipeline_par
+    fit = np.array([_place_fits(list_of(number)) for number in range(listed.max() + 1)])
+    place, length = np.moveaxis(fit[listed], -1, 0)
+    legal = (place > length - stages) & (place < length - 1) & np.array(r.model.mtp_layers > 0)
+    return ~apart | (legal & ~_FOLDED[r.plan.pp_schedule])
+
+
+def _place_fits(listed: str) -> tuple[int, int]:
+    """Return the chunk that has the MTP modules, -1 if blocks follow it, and the number of chunks."""
+    counts, place = ListsOfCounts.counts(listed), ListsOfCounts.place_of_modules(listed)
+    if place is None or any(counts[place + 1 :]):
+        place = -1
+    return place, len(counts)
+
+
+def _explain_modules(one: Request) -> Problem:
+    e, found = one.execution, one.execution.stage_blocks
+    if not one.model.mtp_layers:
+        return Problem("stage_blocks", f"no m, since {one.model.name} has no MTP modules", found)
+    if e.pp_schedule in FOLDED_SCHEDULES:
+        wanted = f"no m with pp_schedule={e.pp_schedule}, whose first rank has the MTP modules"
+        return Problem("stage_blocks", wanted, found)
+    wanted = "m after all blocks, in the last chunk of a stage other than the first"
+    return Problem("stage_blocks", wanted, found, "without m, MTP modules are with the loss")
 
 
 def _explain_listed_once(one: Request) -> Problem:
@@ -283,6 +325,7 @@ STAGE_RULES = (
         ("stage_blocks",),
     ),
     Rule("listed_blocks", _lists_fit, _explain_lists, ("stage_blocks",), counted=True),
+    Rule("modules_place", _modules_fit, _explain_modules, ("stage_blocks",), counted=True),
     Rule("stage_blocks", _blocks_suffice, _explain_blocks, _COUNTS, counted=True),
     Rule("ends_as_blocks", _ends_fit, _explain_ends, ("pp_layout",), counted=True),
     Rule(

@@ -350,11 +350,14 @@ def test_layouts_count_blocks():
         assert (chunks and [chunk.count("t") for chunk in chunks]) == blocks
 
 
-def test_modules_before_the_last_chunk_are_noted():
-    flags = "--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout 'Et|tt|m|L'"
-    launch = _launch(flags)
-    assert launch.execution["stage_blocks"] == "1-2-0-0"
-    assert any("MTP" in effect for _, effect in launch.not_modelled)
+def test_modules_before_the_last_chunk_have_a_place():
+    flags = "--pipeline-model-parallel-size 4 --pipeline-model-parallel-layout"
+    for layout, listed in (("'Et|tt|m|L'", "1-2-0m-0"), ("'Et|tt||mL'", "1-2-0-0")):
+        launch = _launch(f"{flags} {layout}")
+        assert launch.execution["stage_blocks"] == listed
+        assert not any("MTP" in effect for _, effect in launch.not_modelled)
+    with pytest.raises(SpecError, match="in one part"):
+        _launch(f"{flags} 'Et|tt|m|mL'")
 
 
 def test_weights_in_8_bits_are_not_modeled_with_mtp_modules():

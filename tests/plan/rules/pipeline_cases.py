@@ -4,6 +4,7 @@ CORRECTED = {"edition": "corrected"}
 SINGLE = CORRECTED | {"num_procs": 8, "pipeline_par": 1}
 GPIPE = CORRECTED | {"pp_schedule": "gpipe"}
 CHUNKS = CORRECTED | {"pipeline_interleaving": 2}
+THREE = CORRECTED | {"num_procs": 24, "pipeline_par": 3, "data_par": 2}
 
 MALFORMED = {
     "stages_need_pipeline": (
@@ -47,6 +48,10 @@ MALFORMED = {
         CORRECTED | {"stage_blocks": "6-5"},
         "stage_blocks: pipeline_par x pipeline_interleaving = 2 counts that add up to num_blocks = 12",
         "2 that add up to 11",
+    ),
+    "modules_place": (
+        THREE | {"stage_blocks": "6-5m-1"},
+        "stage_blocks: m after all blocks, in the last chunk of a stage other than the first",
     ),
     "stage_blocks": (
         CORRECTED | {"last_stage_blocks": 12},

@@ -319,6 +319,7 @@ MALFORMED |= linear_cases.MALFORMED
 SHAPES |= {reason: MODEL | shape for reason, shape in linear_cases.SHAPES.items()}
 MALFORMED |= recipe_cases.MALFORMED
 SHAPES["gather_without_modules"] = MODEL | {"vocab": 512, "mtp_layers": 1}
+SHAPES["modules_place"] = SHAPES["gather_without_modules"]
 
 
 SYSTEMS = {
@@ -382,6 +383,23 @@ def test_malformed_requests_name_field_requirement_and_value(reason):
     found = told[0] if told else value if isinstance(value, str) else json.dumps(value)
     assert (error.file, error.field, error.found) == ("execution", field, found)
     assert expected in error.expected
+
+
+@for_each("layout", ["6m-6-0", "12m-0-0", "4-8-0m-0-0-0"])
+def test_illegal_places_of_modules_are_refused(layout):
+    """Blocks follow, the first stage, not the last chunk of a stage."""
+    chunks = {"pipeline_interleaving": 2} if layout.count("-") == 5 else {}
+    _refusal(
+        "modules_place",
+        pipeline_cases.THREE | chunks | {"stage_blocks": layout},
+        calculon.SpecError,
+    )
+
+
+def test_models_without_modules_have_no_place_for_them():
+    execution = inputs.execution(BASE | pipeline_cases.THREE | {"stage_blocks": "6-6m-0"})
+    with pytest.raises(calculon.SpecError, match="no m, since model has no MTP modules"):
+        calculon.estimate(inputs.model(MODEL), execution, SYSTEM)
 
 
 @for_each("reason", INFEASIBLE)
