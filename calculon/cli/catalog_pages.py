@@ -13,15 +13,17 @@ from calculon.declarations.expression import Expression
 from calculon.declarations.files import json_text, read_document
 from calculon.declarations.preset_file import Entry
 from calculon.declarations.preset_file import plain as shown
-from calculon.declarations.presets import AT, find_preset
+from calculon.declarations.presets import AT, FRAMEWORKS, Preset, find_preset
 from calculon.render.document import Block, Document
 from calculon.render.text_tables import Column, Table, plain, words_table
+from calculon.serving.records.engine_presets import ENGINE_PRESETS
 
 _LONGEST = 60  # longest list that is printed in full, in characters
 _RATES = re.compile(r"ext\.(kernels\.[^.]+\.[^.]+|networks\[\d+\]\.operations\.)")
 _FIELDS = tuple(Column(key, key, fold=key != "field") for key in ("field", "value", "description"))
 _TOLD = ("sources", "assumed", "kernels")
 _SCORES = ("median", "p90", "bias")
+_PRESETS = {one.catalog: one for one in (FRAMEWORKS, ENGINE_PRESETS)}
 
 
 def show_document(kind: str, name: str, form: str, log: Log, *, drawn: bool = False) -> None:
@@ -29,21 +31,22 @@ def show_document(kind: str, name: str, form: str, log: Log, *, drawn: bool = Fa
 
     With `drawn`, the page has terminal width even if the output is a pipe.
     """
-    file = name.partition(AT)[0] if kind == "preset" else name
+    file = name.partition(AT)[0] if kind in _PRESETS else name
     path = catalog.names(kind)[file]
     document = catalog.load(kind, file)[1] if kind != "study" else read_document(str(path))
     if form == "json":
         log(json_text(document))
         return
-    table = _preset_table(name) if kind == "preset" else leaves(kind, document)
+    preset = find_preset(name, _PRESETS[kind]) if kind in _PRESETS else None
+    table = leaves(kind, document) if preset is None else _preset_table(preset)
     if form != "text":
         log(table.written(form))
         return
-    title = f"{name}: {'an' if kind == 'execution' else 'a'} {kind} ({path})"
+    title = f"{name}: {'an' if kind in ('execution', 'engine') else 'a'} {kind} ({path})"
     if kind == "system" and isinstance(document, Mapping):
         blocks: tuple[Block, ...] = (title, *_system_blocks(document))
-    elif kind == "preset":
-        blocks = (title, *_preset_blocks(name, table))
+    elif preset is not None:
+        blocks = (title, *_preset_blocks(preset, table))
     else:
         blocks = (title, table)
     if drawn:
@@ -152,7 +155,7 @@ def _together(leaves: Iterator[tuple[str, object]]) -> Iterator[tuple[str, objec
             yield from some
 
 
-def _preset_table(name: str) -> Table:
+def _preset_table(preset: Preset) -> Table:
     """Return the values that a preset fills in, the values its framework allows, and the values a search tries."""
     columns = (
         Column("field", "field"),
@@ -169,7 +172,7 @@ def _preset_table(name: str) -> Table:
             "tries": ", ".join(map(shown, entry.tries)) or "all that divide evenly",
             "why": entry.why,
         }
-        for field, entry in find_preset(name).entries.items()
+        for field, entry in preset.entries.items()
     ]
     return Table(columns, rows)
 
@@ -179,9 +182,8 @@ def _filled_in(entry: Entry) -> str:
     return entry.value.text if isinstance(entry.value, Expression) else shown(entry.value)
 
 
-def _preset_blocks(name: str, table: Table) -> Iterator[Block]:
+def _preset_blocks(preset: Preset, table: Table) -> Iterator[Block]:
     """Yield a preset with its table of fields, its constraints, and the rules of practice."""
-    preset = find_preset(name)
     yield f"{preset.title}\n{preset.framework} {preset.version}\nsources: {preset.source}"
     yield table
     for title, rules in (("must hold", preset.limits), ("in practice", preset.practice)):
@@ -192,8 +194,13 @@ def _preset_blocks(name: str, table: Table) -> Iterator[Block]:
         rows = [(one.pp_layout, one.why) for one in preset.uneven]
         yield words_table(("uneven stages", "why"), rows, ("why",))
     if preset.since and not preset.month:
-        yield f"Earlier releases: {name}@MONTH or {name}@YEAR, from {preset.since} on"
-        changes = sorted(preset.changes, key=lambda one: one.before, reverse=True)
+        dated = preset.kind is FRAMEWORKS
+        several = (
+            f"{preset.name}@MONTH or {preset.name}@YEAR" if dated else f"{preset.name}@RELEASE"
+        )
+        yield f"Earlier releases: {several}, from {preset.since} on"
+        order = preset.kind.order
+        changes = sorted(preset.changes, key=lambda one: order(one.before), reverse=True)
         earlier = [
             (one.before, field, _filled_in(entry), entry.why)
             for one in changes

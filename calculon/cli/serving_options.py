@@ -2,13 +2,15 @@
 
 import argparse
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-from calculon.base.errors import Infeasible
+from calculon.base.errors import Infeasible, Problem, SpecError
 from calculon.cli.changes import add_changes, parsed
 from calculon.cli.field_options import Option, add_tried, processors_in_place, stated_by
-from calculon.cli.options import Parser, check_inputs
+from calculon.cli.options import Parser, Suggested, check_inputs
 from calculon.cli.streams import print_stderr
+from calculon.declarations.serving_classes import PRESET_ENGINES
 
 if TYPE_CHECKING:
     from calculon.serving.serve import Served
@@ -79,8 +81,34 @@ def add_deployment(parser: Parser) -> None:
         "of an engine (import-flags)",
     )
     parser.argument("SYSTEM", "the machine: a name, or a file")
+    add_engine(parser)
     add_workload(parser)
     add_changes(parser, *KINDS)
+
+
+def add_engine(parser: Parser) -> None:
+    """Declare the engine of a deployment."""
+    names = ", ".join(PRESET_ENGINES)
+    parser.option(
+        "--engine NAME[@RELEASE]",
+        f"the inference engine, whose defaults fill in what is not stated: {names}, or vllm@0.9",
+        " (calculon catalog engines)",
+        choices=Suggested(PRESET_ENGINES),
+    )
+
+
+def with_engine(arguments: argparse.Namespace, stated: Mapping[str, Any]) -> dict[str, Any]:
+    """Return changes of a deployment with the engine of the arguments, if they name one.
+
+    Raises:
+        SpecError: If the changes state an engine, too.
+    """
+    engine = getattr(arguments, "engine", None)
+    if engine is None:
+        return dict(stated)
+    if "engine" in stated:
+        raise SpecError("--engine", Problem("", "one engine", f"{engine}, and one among fields"))
+    return {**stated, "engine": engine}
 
 
 def add_fields(parser: Parser) -> None:
@@ -136,6 +164,7 @@ def served(
     from calculon.search.deployments.best_deployment import serve
 
     changes = parsed(arguments.changes, KINDS)
+    stated = with_engine(arguments, changes["deployment"])
     count = processors_in_place(deployment)
     asked = (
         Changed.of(model, changes["model"]),
@@ -145,8 +174,8 @@ def served(
     )
     options = stated_by(OPTIONS, arguments) | changes["workload"]
     try:
-        return serve(*asked, changes=changes["deployment"], **options)
+        return serve(*asked, changes=stated, **options)
     except Infeasible as error:
         from calculon.advise.serving_fixes import fixes_of, with_fixes  # takes several searches
 
-        raise with_fixes(error, fixes_of(*asked, changes["deployment"], options)) from None
+        raise with_fixes(error, fixes_of(*asked, stated, options)) from None

@@ -23,6 +23,7 @@ KINDS = {"model": "models", "system": "systems", "execution": "examples"}
 
 FOLDERS = KINDS | {
     "preset": "examples/presets",
+    "engine": "examples/engines",
     "study": "examples/studies",
     "campaign": "examples/campaigns",
     "deployment": "examples/deployments",
@@ -35,9 +36,12 @@ _TELLING = {
     "system": ("matrix", "vector", "mem1", "networks"),
     "execution": ("tensor_par", "pipeline_par", "data_par", "microbatch_size"),
     "preset": ("title", "framework", "fields", "limits"),
+    "engine": ("title", "framework", "fields", "changes"),
     "study": ("models", "systems", "vary", "summary"),
     "campaign": ("reliability", "checkpoints", "phases", "fleet", "batch_ramp"),
-    "deployment": ("weights_dtype", "kv_dtype", "max_batch", "token_budget", "admission"),
+    "deployment": (
+        *("engine", "weights_dtype", "kv_dtype", "max_batch", "token_budget", "admission"),
+    ),
     "workload": ("prompt", "output", "ttft_limit", "tpot_limit", "users"),
     "validation study": ("evidence", "measured", "calibration", "choices"),
 }

@@ -11,7 +11,13 @@ from calculon.base.frozen import dataclass
 from calculon.declarations.axes import DIVIDED, PUBLISHED_AXES
 from calculon.declarations.execution import Execution
 from calculon.declarations.expression import Expression
-from calculon.declarations.fields import SpecField, declare, shown, spec_fields
+from calculon.declarations.fields import (
+    SpecField,
+    declare,
+    optional_defaults,
+    shown,
+    spec_fields,
+)
 from calculon.declarations.model import Model
 from calculon.declarations.named_values import PP_LAYOUTS
 
@@ -19,14 +25,6 @@ FIELDS = {one.name: one for one in spec_fields(Execution)}
 """Fields of an execution by name."""
 
 _OF_MODELS = tuple(one.name for one in spec_fields(Model))
-
-OF_MODELS = tuple(
-    one.name for one in spec_fields(Model) if one.declaration.optional and one.name not in FIELDS
-)
-"""Fields of a model that values may read; without a model they have their default, which is a dense one."""
-
-_ARGUMENTS = ("edition", "preset")
-"""Fields that no preset sets."""
 
 _LAST = ("data_par_overlap", "tensor_par_net", "pipeline_par_net", "data_par_net")
 """Fields that no limit may read: a search counts feasible candidates before it varies them."""
@@ -109,7 +107,22 @@ class Uneven:
 
 
 class Entries(dict[str, Entry]):
-    """Fields of a preset by name, in the order in which they are filled in."""
+    """Fields of a preset by name, in the order in which they are filled in.
+
+    Attributes:
+        subject: Spec whose fields they are, with its article.
+        fields: Its fields by name.
+        arguments: Fields that no preset sets.
+        others: Further names that values may read, with the values that they have if nothing states them.
+    """
+
+    subject: ClassVar[str] = "an execution"
+    fields: ClassVar[Mapping[str, SpecField]] = FIELDS
+    arguments: ClassVar[Collection[str]] = ("edition", "preset")
+    # Without a model, its fields have their defaults, which are those of a dense one.
+    others: ClassVar[Mapping[str, Any]] = {
+        name: value for name, value in optional_defaults(Model).items() if name not in FIELDS
+    }
 
     @classmethod
     def decode(cls, raw: object, path: str, problems: list[Problem], scale: float = 1.0) -> Any:
@@ -120,14 +133,16 @@ class Entries(dict[str, Entry]):
         result = cls()
         for name, one in raw.items():
             place = f"{path}.{name}"
-            if name not in FIELDS or name in _ARGUMENTS:
-                hint = nearest(str(name), list(FIELDS)) or "see: calculon describe execution"
-                problems.append(Problem(place, "a field of an execution", shown(str(name)), hint))
+            if name not in cls.fields or name in cls.arguments:
+                hint = nearest(str(name), list(cls.fields))
+                hint = hint or f"see: calculon describe {cls.subject.split()[-1]}"
+                wanted = f"a field of {cls.subject}"
+                problems.append(Problem(place, wanted, shown(str(name)), hint))
             elif not isinstance(one, Mapping) or "value" not in one or {*one}.difference(_KEYS):
                 wanted = f"an object with {', '.join(_KEYS)}, of which value is needed"
                 problems.append(Problem(place, wanted, shown(one)))
             else:
-                result[str(name)] = _entry(FIELDS[name], one, place, problems)
+                result[str(name)] = cls._entry(cls.fields[name], one, place, problems)
         return result
 
     @classmethod
@@ -135,45 +150,50 @@ class Entries(dict[str, Entry]):
         """Return the JSON Schema of the raw value."""
         return {"type": "object"}
 
+    @classmethod
+    def _entry(
+        cls, one: SpecField, raw: Mapping[Any, Any], place: str, problems: list[Problem]
+    ) -> Entry:
+        """Read the entry of a field; by default a search tries the value, or all supported values of an expression."""
+        value = cls._value(one, raw["value"], f"{place}.value", problems)
+        runs, tries = (
+            _constants(one, raw.get(key, []), f"{place}.{key}", problems)
+            for key in ("runs", "tries")
+        )
+        computed = isinstance(value, Expression)  # its value is known only for a complete execution
+        loops = not one.declaration.optional or one.name in DIVIDED
+        degree = (
+            one.annotation is int and loops
+        )  # a search takes degrees from divisors, not from lists
+        if tries and degree:
+            wanted = "nothing: a search takes degrees and sizes from divisors"
+            problems.append(Problem(f"{place}.tries", wanted, "a list", "--fix holds them"))
+        tries = tries or (() if degree else runs if computed else (value,))
+        if not tries and not degree:
+            wanted = "the values to search, since value is an expression"
+            problems.append(Problem(f"{place}.tries", wanted, "nothing"))
+        for item in (*tries, *(() if computed else (value,))):
+            if runs and item not in runs:
+                wanted = f"values that it supports: {', '.join(map(plain, runs))}"
+                problems.append(Problem(place, wanted, plain(item)))
+        return Entry(value=value, runs=runs, tries=tries, why=str(raw.get("why", "")))
+
+    @classmethod
+    def _value(cls, one: SpecField, raw: object, place: str, problems: list[Problem]) -> Any:
+        """Return a constant of the field, or an expression over other fields."""
+        problem = one.declaration.problem(one.annotation, raw, place)
+        if problem is None:
+            return one.declaration.plain(raw)
+        if not isinstance(raw, str):
+            problems.append(problem)
+            return None
+        result = Expression.decode(raw, place, problems)
+        known = (*cls.fields, *cls.others)
+        problems += _strangers(result, place, known, cls.subject) if result is not None else ()
+        return result
+
 
 _KEYS = ("value", "runs", "tries", "why")
-
-
-def _entry(one: SpecField, raw: Mapping[Any, Any], place: str, problems: list[Problem]) -> Entry:
-    """Read the entry of a field; by default a search tries the value, or all supported values of an expression."""
-    value = _value(one, raw["value"], f"{place}.value", problems)
-    runs, tries = (
-        _constants(one, raw.get(key, []), f"{place}.{key}", problems) for key in ("runs", "tries")
-    )
-    computed = isinstance(value, Expression)  # its value is known only for a complete execution
-    loops = not one.declaration.optional or one.name in DIVIDED
-    degree = one.annotation is int and loops  # a search takes degrees from divisors, not from lists
-    if tries and degree:
-        wanted = "nothing: a search takes degrees and sizes from divisors"
-        problems.append(Problem(f"{place}.tries", wanted, "a list", "--fix holds them"))
-    tries = tries or (() if degree else runs if computed else (value,))
-    if not tries and not degree:
-        wanted = "the values to search, since value is an expression"
-        problems.append(Problem(f"{place}.tries", wanted, "nothing"))
-    for item in (*tries, *(() if computed else (value,))):
-        if runs and item not in runs:
-            wanted = f"values that it supports: {', '.join(map(plain, runs))}"
-            problems.append(Problem(place, wanted, plain(item)))
-    return Entry(value=value, runs=runs, tries=tries, why=str(raw.get("why", "")))
-
-
-def _value(one: SpecField, raw: object, place: str, problems: list[Problem]) -> Any:
-    """Return a constant of the field, or an expression over other fields."""
-    problem = one.declaration.problem(one.annotation, raw, place)
-    if problem is None:
-        return one.declaration.plain(raw)
-    if not isinstance(raw, str):
-        problems.append(problem)
-        return None
-    result = Expression.decode(raw, place, problems)
-    known = (*FIELDS, *OF_MODELS)
-    problems += _strangers(result, place, known) if result is not None else ()
-    return result
 
 
 def _constants(one: SpecField, raw: object, place: str, problems: list[Problem]) -> tuple[Any, ...]:
@@ -185,10 +205,12 @@ def _constants(one: SpecField, raw: object, place: str, problems: list[Problem])
     return tuple(map(one.declaration.plain, raw))
 
 
-def _strangers(expression: Expression, place: str, known: Collection[str]) -> list[Problem]:
+def _strangers(
+    expression: Expression, place: str, known: Collection[str], of: str = "an execution"
+) -> list[Problem]:
     """Return problems for names in an expression that are not known fields."""
     return [
-        Problem(place, "fields of an execution", repr(name), nearest(name, list(known)))
+        Problem(place, f"fields of {of}", repr(name), nearest(name, list(known)))
         for name in expression.names
         if name not in known
     ]
@@ -212,7 +234,9 @@ def month_of(text: str) -> str:
 class Change:
     """Change of a framework: the entries that earlier releases had instead of the current ones."""
 
-    before: str = declare("month of the release with the change (YYYY-MM)")
+    before: str = declare(
+        "month of the release with the change (YYYY-MM); of an engine the release"
+    )
     fields: Entries = declare("entries of the releases before it")
 
     def problems(self, path: str) -> list[Problem]:
@@ -237,10 +261,11 @@ class PresetFile:
     source: str = declare("source of the entries, in addition to the source in each", default="")
     base: str = declare("preset that this one changes", default="")
     since: str = declare(
-        "first month whose releases it describes, to which NAME@MONTH may go back", default=""
+        "first month whose releases it describes, to which NAME@MONTH may go back; of an engine the first release",
+        default="",
     )
     changes: tuple[Change, ...] = declare("changes of the framework since then", default=())
-    fields: Entries = declare("fields of an execution")
+    fields: Entries = declare("fields that it fills in")
     limits: tuple[Limit, ...] = declare("combinations that it cannot run", default=())
     practice: tuple[Practice, ...] = declare("rules that its users follow", default=())
     uneven: tuple[Uneven, ...] = declare(

@@ -34,9 +34,8 @@ from calculon.declarations.named_values import (
 )
 from calculon.declarations.origin import digest_of
 from calculon.declarations.preset_file import (
-    FIELDS,
-    OF_MODELS,
     Change,
+    Entries,
     Entry,
     Limit,
     Practice,
@@ -49,8 +48,42 @@ from calculon.declarations.preset_file import (
 PUBLISHED_FORMS, COMMON = PRESETS[:2]
 """Presets that are not frameworks: the published tool, and the options that all frameworks share."""
 
-_DEFAULTS = optional_defaults(Execution)
-_DENSE = optional_defaults(Model)
+
+@dataclass(frozen=True, slots=True, eq=False)  # a kind is one of few constants
+class PresetKind:
+    """Kind of presets: of frameworks, which fill in executions, or of engines, which fill in deployments.
+
+    Attributes:
+        catalog: Kind of document in the catalog, and the field that names a preset.
+        names: Presets of the catalog.
+        base: Preset that a file changes by default; empty if its base has to be stated.
+        file, entries: Records of a file, and of its fields.
+        defaults: Defaults of fields that neither a file nor the preset states.
+        order: Function from the text of a month or release to a value that grows in time; false for any other text.
+        release: Words for a release in messages.
+    """
+
+    catalog: str
+    names: tuple[str, ...]
+    base: str
+    file: type[PresetFile]
+    entries: type[Entries]
+    defaults: Mapping[str, Any]
+    order: Callable[[str], Any]
+    release: str
+
+
+FRAMEWORKS = PresetKind(
+    catalog="preset",
+    names=PRESETS,
+    base=COMMON,
+    file=PresetFile,
+    entries=Entries,
+    defaults=optional_defaults(Execution),
+    order=month_of,
+    release="a month or a year",
+)
+"""Presets of training frameworks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +102,9 @@ class Preset:
         uneven: Layouts that a search tries if degrees do not divide the blocks; without any, it skips these degrees.
         since: First month whose releases it describes; empty if it describes the current ones only.
         changes: Changes of the framework since then.
-        month: Month of its releases (YYYY-MM); empty for the current ones.
+        month: Month of its releases (YYYY-MM), or release of an engine; empty for the current ones.
         digest: SHA-256 of its files.
+        kind: Kind of presets that it belongs to.
     """
 
     name: str
@@ -88,6 +122,7 @@ class Preset:
     changes: tuple[Change, ...] = ()
     month: str = ""
     digest: str = ""
+    kind: PresetKind = FRAMEWORKS
 
     def to_dict(self) -> dict[str, str]:
         """Return the name in the form that results carry, with the name of the base preset, and the hash."""
@@ -140,11 +175,11 @@ class Preset:
         """
         if not self.month:
             return
-        current = find_preset(self.name.partition(AT)[0])
+        current = _preset(self.name.partition(AT)[0], (), self.kind)
         for name in self.entries:
             if name not in stated or isinstance(stated[name], np.ndarray):
                 continue
-            value = _held(name, stated[name])
+            value = self._held(name, stated[name])
             problem = self.problem(name, value)
             if problem is not None and current.problem(name, value) is None:
                 yield problem
@@ -156,56 +191,62 @@ class Preset:
         known = self.completed(asked)
         readable = (one.that for one in self.limits if known.keys() >= {*one.that.names})
         try:
-            return all(bool(one.value(lambda name: _held(name, known[name]))) for one in readable)
+            return all(
+                bool(one.value(lambda name: self._held(name, known[name]))) for one in readable
+            )
         except (TypeError, ValueError, ArithmeticError):
             return False  # a malformed value, which the decoder reports
 
     def usual(self, execution: Mapping[str, Any]) -> dict[str, Any]:
         """Return the value of each entry for a complete execution, regardless of the value that it states."""
-        return {name: _computed(entry.value, execution) for name, entry in self.entries.items()}
+        return {name: self.computed(name, execution) for name in self.entries}
 
-    def computed(self, name: str, known: Mapping[str, Any]) -> Any:
-        """Return the value of the entry of a field, from other fields, or columns of them, as in files."""
-        return _computed(self.entries[name].value, known)
+    def computed(self, name: str, known: Mapping[str, Any], others: object = None) -> Any:
+        """Return the value of the entry of a field, from other fields, or columns of them, as in files.
 
-    def completed(self, stated: Mapping[str, Any], model: Model | None = None) -> dict[str, Any]:
-        """Return fields of an execution, or columns of a table, with missing fields filled in for a model.
+        Raises:
+            LookupError, TypeError, ValueError, ArithmeticError: If it reads a missing or malformed field.
+        """
+        value = self.entries[name].value
+        if not isinstance(value, Expression):
+            return value
+
+        def value_of(name: str) -> Any:
+            if name in self.kind.entries.others:
+                return getattr(others, name, self.kind.entries.others[name])
+            return self._held(name, known[name]) if name in known else self.kind.defaults[name]
+
+        return value.value(value_of)
+
+    def completed(self, stated: Mapping[str, Any], others: object = None) -> dict[str, Any]:
+        """Return fields of a spec, or columns of a table, with missing fields filled in.
 
         A field whose expression reads a missing or malformed one remains missing: the decoder reports both.
+
+        Args:
+            stated: Fields as in a file.
+            others: The model, or another object with the further names that values may read as attributes.
         """
-        values = {**stated, "preset": self.family}
-        for name, entry in self.entries.items():
+        values = {**stated, self.kind.catalog: self.family}
+        for name in self.entries:
             if name not in values:
                 try:
-                    values[name] = _computed(entry.value, values, model)
+                    values[name] = self.computed(name, values, others)
                 except (LookupError, TypeError, ValueError, ArithmeticError):
                     continue
         return values
 
-
-def _computed(value: Any, known: Mapping[str, Any], model: Model | None = None) -> Any:
-    if not isinstance(value, Expression):
-        return value
-
-    def value_of(name: str) -> Any:
-        if name in OF_MODELS:
-            return _DENSE[name] if model is None else getattr(model, name)
-        return _held(name, known[name]) if name in known else _DEFAULTS[name]
-
-    return value.value(value_of)
+    def _held(self, name: str, value: Any) -> Any:
+        """Return a stated value, or a column, in the form of a record: named values that are digits become text."""
+        declaration = self.kind.entries.fields[name].declaration
+        if not declaration.choices:
+            return value
+        if isinstance(value, np.ndarray) and value.ndim:
+            return value.astype(str) if value.dtype.kind in "iu" else value
+        return declaration.plain(value)
 
 
-def _held(name: str, value: Any) -> Any:
-    """Return a stated value, or a column, in the form of a record: named values that are digits become text."""
-    declaration = FIELDS[name].declaration
-    if not declaration.choices:
-        return value
-    if isinstance(value, np.ndarray) and value.ndim:
-        return value.astype(str) if value.dtype.kind in "iu" else value
-    return declaration.plain(value)
-
-
-def find_preset(source: str) -> Preset:
+def find_preset(source: str, kind: PresetKind = FRAMEWORKS) -> Preset:
     """Return a preset by name, or from a file that changes one.
 
     Raises:
@@ -213,12 +254,13 @@ def find_preset(source: str) -> Preset:
     """
     given: object = source
     if not isinstance(given, str) or not given:
-        raise SpecError("preset", Problem("", "the name of a preset, or a file", shown(given)))
-    return _preset(source, ())
+        place = kind.catalog
+        raise SpecError(place, Problem("", "the name of a preset, or a file", shown(given)))
+    return _preset(source, (), kind)
 
 
 AT = "@"
-"""Separator of the name of a preset and a month or year."""
+"""Separator of the name of a preset and a month, year or release."""
 
 
 def is_preset(name: object) -> bool:
@@ -227,23 +269,24 @@ def is_preset(name: object) -> bool:
 
 
 @cache
-def _preset(source: str, chain: tuple[str, ...]) -> Preset:
+def _preset(source: str, chain: tuple[str, ...], kind: PresetKind) -> Preset:
     if source in chain:
         wanted = "a base that does not lead back to this file"
         raise SpecError(source, Problem("base", wanted, " -> ".join((*chain, source))))
     place, at, asked = (source, "", "") if _is_file(source) else source.partition(AT)
-    name, raw = catalog.load("preset", place)
-    file = decode(PresetFile, raw, place)
+    name, raw = catalog.load(kind.catalog, place)
+    file = decode(kind.file, raw, place)
     # Presets of the catalog stand on their own; a user's file changes one, by default the common options.
-    shipped = name in PRESETS
+    shipped = name in kind.names
     if not shipped and (problems := list(_beyond(file))):
         raise SpecError(source, problems)
-    below = file.base or ("" if shipped else COMMON)
-    current = _preset(below, (*chain, source)) if below else None
+    below = file.base or ("" if shipped else kind.base)
+    current = _preset(below, (*chain, source), kind) if below else None
     since = file.since or (current.since if current else "")
-    month = _month(name, since, asked) if at else ""
-    base = _preset(f"{below}{at}{asked}", (*chain, source)) if current and at else current
-    entries = {**(base.entries if base else {}), **file.fields, **_earlier(file.changes, month)}
+    month = _month(kind, name, since, asked) if at else ""
+    base = _preset(f"{below}{at}{asked}", (*chain, source), kind) if current and at else current
+    earlier = _earlier(file.changes, month, kind.order)
+    entries = {**(base.entries if base else {}), **file.fields, **earlier}
     content = [_without_about(raw), base.digest] if base else _without_about(raw)
     return Preset(
         name=f"{name}{at}{asked}",
@@ -261,33 +304,36 @@ def _preset(source: str, chain: tuple[str, ...]) -> Preset:
         changes=(*(base.changes if base else ()), *file.changes),
         month=month,
         digest=digest_of([content, month] if month else content),
+        kind=kind,
     )
 
 
-def _month(name: str, since: str, asked: str) -> str:
-    """Return the month of the requested releases of a preset."""
+def _month(kind: PresetKind, name: str, since: str, asked: str) -> str:
+    """Return the month, or the release, of the requested releases of a preset."""
     place = f"{name}{AT}{asked}"
     if not since:
-        dated = ", ".join(one for one in PRESETS if _preset(one, ()).since)
+        dated = ", ".join(one for one in kind.names if _preset(one, (), kind).since)
         problem = Problem("", f"{name}, which has no dates", place, f"presets with dates: {dated}")
         raise SpecError(place, problem)
-    month = month_of(asked)
-    if not month:
-        wanted = f"{name}{AT} and a month or a year, such as {name}{AT}{since}"
+    if not kind.order(asked):
+        wanted = f"{name}{AT} and {kind.release}, such as {name}{AT}{since}"
         raise SpecError(place, Problem("", wanted, place))
-    if month < since:
-        wanted = f"a month or a year from {since} on, the first that {name} describes"
+    month = month_of(asked) or asked
+    if kind.order(month) < kind.order(since):
+        wanted = f"{kind.release} from {since} on, the first that {name} describes"
         hint = f"{OLDEST} is Megatron-LM of 2020 to 2022" if name.startswith(FRAMEWORK) else ""
         raise SpecError(place, Problem("", wanted, asked, hint))
     return month
 
 
-def _earlier(changes: Sequence[Change], month: str) -> dict[str, Entry]:
+def _earlier(
+    changes: Sequence[Change], month: str, order: Callable[[str], Any]
+) -> dict[str, Entry]:
     """Return the entries that the releases of a month had instead of the current ones; none for an empty month."""
     found: dict[str, Entry] = {}
     # From the latest change back, so that of several changes of a field the next one after the month counts.
-    for one in sorted(changes, key=lambda one: one.before, reverse=True):
-        if month and month < one.before:
+    for one in sorted(changes, key=lambda one: order(one.before), reverse=True):
+        if month and order(month) < order(one.before):
             found |= one.fields
     return found
 

@@ -1,9 +1,10 @@
 """Classes of served models (model, engine, hardware, load), used to compare published rows with a deployment."""
 
-from typing import ClassVar
+import re
+from typing import Any, ClassVar
 
 from calculon.base.frozen import dataclass
-from calculon.declarations.fields import declare
+from calculon.declarations.fields import NamedValues, declare
 from calculon.declarations.model import Model
 
 DENSE, MOE, LATENT = "dense", "MoE", "latent attention"
@@ -27,6 +28,58 @@ ENGINES = {
     "llama.cpp": "llama.cpp",
 }
 """Names of engines with published rows; launch scripts identify their engine by the same keys."""
+
+PRESET_ENGINES = ("vllm", "sglang", "tensorrt-llm")
+"""Engines with a preset of their defaults in ``examples/engines``."""
+
+RELEASE = "@"
+"""Separator of the name of an engine and its release."""
+
+_RELEASES = re.compile(r"\d+(\.\d+)*")
+
+
+class Engines(NamedValues):
+    """Names of engines; those with a preset may have a release: ``vllm@0.11``."""
+
+    __slots__ = ()
+    pattern: ClassVar[str] = rf"^({'|'.join(PRESET_ENGINES)}){RELEASE}{_RELEASES.pattern}$"
+
+    @property
+    def wanted(self) -> str:
+        """Allowed values, for a message."""
+        return f"{super().wanted}, or {PRESET_ENGINES[0]}{RELEASE}RELEASE"
+
+    def __contains__(self, value: object) -> bool:
+        """Return True for one of the names, and for an engine with its release."""
+        released = isinstance(value, str) and re.match(self.pattern, value) is not None
+        return super().__contains__(value) or released
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON Schema of a value."""
+        return {"anyOf": [{"enum": [*self]}, {"type": "string", "pattern": self.pattern}]}
+
+
+ENGINE_CHOICES = Engines((ANY_ENGINE, *ENGINES))
+"""Values of the field ``engine`` of a deployment."""
+
+
+def engine_name(engine: str) -> str:
+    """Return the name of an engine without its release.
+
+    >>> engine_name("vllm@0.11"), engine_name("any")
+    ('vllm', 'any')
+    """
+    return engine.partition(RELEASE)[0]
+
+
+def release_order(text: str) -> tuple[int, ...]:
+    """Return a release as numbers, which grow in time; empty for any other text.
+
+    >>> release_order("0.9") < release_order("0.11"), release_order("new")
+    (True, ())
+    """
+    return tuple(map(int, text.split("."))) if _RELEASES.fullmatch(text) else ()
+
 
 SINGLE, LATENCY, FULL = "single stream", "latency-bound", "saturated"
 """Loads, by the number of sequences that a replica generates concurrently."""
@@ -73,7 +126,7 @@ class ServedClass:
 
         Args:
             model: The model.
-            engine: One of :data:`ENGINES`, or :data:`ANY_ENGINE`.
+            engine: One of :data:`ENGINES`, possibly with a release, or :data:`ANY_ENGINE`.
             generation: ``about.family`` of the system.
             concurrency: Mean number of sequences that a replica generates concurrently.
             most: Largest number that memory and ``max_batch`` allow.
@@ -83,7 +136,9 @@ class ServedClass:
         load = FULL if concurrency >= FULL_SHARE * most else LATENCY
         if concurrency <= 1 + _ROUNDING:
             load = SINGLE
-        return cls(kind=kind, engine=engine, generation=generation, load=load, apart=apart)
+        return cls(
+            kind=kind, engine=engine_name(engine), generation=generation, load=load, apart=apart
+        )
 
     @property
     def in_words(self) -> str:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -14,13 +15,13 @@ from calculon.declarations.axes import PUBLISHED_AXES
 from calculon.declarations.fields import spec_fields
 from calculon.declarations.files import read_document
 from calculon.declarations.model import Model
-from calculon.declarations.named_values import PRESETS
-from calculon.declarations.presets import find_preset
+from calculon.declarations.presets import FRAMEWORKS, PresetKind, find_preset
 from calculon.declarations.spellings import catalog_words
 from calculon.hardware.processor import Memory
 from calculon.inputs import execution, model, system
 from calculon.render.text_tables import Column, Table
 from calculon.render.texts import bandwidth, capacity
+from calculon.serving.records.engine_presets import ENGINE_PRESETS
 from calculon.serving.records.load import Workload
 from calculon.serving.records.read_records import read_deployment, read_workload
 
@@ -164,10 +165,11 @@ def _executions() -> Table:
     )
 
 
-def _presets() -> Table:
-    """Return the presets: framework, version, and description."""
+def _presets(kind: PresetKind = FRAMEWORKS) -> Table:
+    """Return the presets of a kind: framework or engine, version, and description."""
     titles = {"framework": "framework", "version": "version", "title": "description"}
-    return _listed({name: find_preset(name) for name in PRESETS}, *_members(titles, fold=True))
+    found = {name: find_preset(name, kind) for name in kind.names}
+    return _listed(found, *_members(titles, fold=True))
 
 
 def _studies() -> Table:
@@ -228,6 +230,7 @@ TABLES: dict[str, Callable[[], Table]] = {
     "systems": _systems,
     "executions": _executions,
     "presets": _presets,
+    "engines": partial(_presets, ENGINE_PRESETS),
     "studies": _studies,
     "campaigns": _campaigns,
     "deployments": _deployments,

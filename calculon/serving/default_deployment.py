@@ -10,6 +10,7 @@ from calculon.hardware.system import System
 from calculon.serving.passes.replica import Replica
 from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.deployments import POOL_SIZES, Deployments
+from calculon.serving.records.engine_presets import facts_of
 from calculon.serving.records.load import Workload
 from calculon.serving.records.pool import Pool
 from calculon.serving.records.read_records import read_deployment
@@ -75,7 +76,8 @@ def deployment_of(
     prefills = _plain(model, system, prefill_procs, workload, choices | pool)
     split = {name: getattr(decodes, name) for name in POOL_SIZES}
     prefill_split = {name: getattr(prefills, name) for name in POOL_SIZES}
-    return read_deployment(given | split | {"num_procs": procs, PREFILL: prefill_split})
+    fields = given | split | {"num_procs": procs, PREFILL: prefill_split}
+    return read_deployment(fields, facts=facts_of(model, system))
 
 
 def _pools(changes: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any] | None]:
@@ -123,9 +125,10 @@ def _plain(
     split = plain["tensor_par"]
     # without a valid split, the first attempt raises the error that names the field
     stages = [p for p in range(1, procs // split + 1) if procs % (split * p) == 0] or [1]
-    result = read_deployment(plain)
+    facts = facts_of(model, system)
+    result = read_deployment(plain, facts=facts)
     for stage in stages:
-        result = read_deployment({"pipeline_par": stage, **plain})
+        result = read_deployment({"pipeline_par": stage, **plain}, facts=facts)
         if "pipeline_par" in given or solver_of(model, system, result, workload).capacity[0] > 0:
             break
     return result

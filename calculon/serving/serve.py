@@ -29,6 +29,7 @@ from calculon.serving.hardware_gains import HardwareGain, hardware_gains
 from calculon.serving.passes.drafts import draft_of, speculation_of, split_problems
 from calculon.serving.passes.row_times import PassTimes
 from calculon.serving.records.deployment import Deployment
+from calculon.serving.records.engine_presets import facts_of
 from calculon.serving.records.load import SATURATED, Workload
 from calculon.serving.records.number_types import WIDE_TYPES, NumberTypes
 from calculon.serving.records.pool import Pool
@@ -369,8 +370,9 @@ def _deployment_from(
     changes: Mapping[str, Any] | None,
 ) -> Deployment:
     """Return the deployment of a source, which may be a script that starts an engine."""
+    facts = facts_of(model, system)
     if not _may_start_engine(source):
-        return read_deployment(source, changes)
+        return read_deployment(source, changes, facts)
     from calculon.launch.launch_files import (  # rarely needed
         is_launch_file,
         warn_of_lost_settings,
@@ -388,7 +390,7 @@ def _deployment_from(
             hint = "calculon llm reads it as an execution"
             wanted = "a deployment: how a model is served"
             raise SpecError(path, Problem("", wanted, "a script that launches training", hint))
-        return read_deployment(source, changes)
+        return read_deployment(source, changes, facts)
     warn_of_lost_settings(path, launch)
     changed = {name: value for name, value in stated.items() if name != "num_procs"}
     warn_of_other_checkpoint(path, launch, model)
@@ -396,7 +398,7 @@ def _deployment_from(
     # An engine loads a checkpoint as released unless its options or comments state other types.
     if fields.get("weights_dtype") in WIDE_TYPES and fields.get("experts_dtype") == "same":
         fields |= default_types(model)
-    return read_deployment(fields, changed)
+    return read_deployment(fields, changed, facts)
 
 
 def _workload_source(

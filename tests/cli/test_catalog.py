@@ -71,7 +71,7 @@ def test_models_show_their_shape_to_people_and_every_field_to_programs():
 
 
 def test_all_kinds_at_once(refuses):
-    kinds = ["models", "systems", "executions", "presets"]
+    kinds = ["models", "systems", "executions", "presets", "engines"]
     kinds += ["studies", "campaigns", "deployments", "workloads"]
     listed = json.loads(page("-f", "json"))
     assert list(listed) == kinds
@@ -80,7 +80,7 @@ def test_all_kinds_at_once(refuses):
         {"float16": 312},
         {"GiB": 80, "GBps": 2048},
     )
-    assert page("-f", "markdown").count("\n## ") == 7
+    assert page("-f", "markdown").count("\n## ") == len(kinds) - 1
     wanted = f"KIND: expected one of {', '.join(kinds)} for --format csv"
     refuses(("catalog",), [("-f csv", wanted), ("-f csv", "calculon catalog models --format csv")])
 

@@ -11,6 +11,7 @@ from calculon.cli.options import Log, Parser, Suggested, add_format
 from calculon.declarations import catalog
 from calculon.declarations.files import json_text
 from calculon.declarations.presets import AT, is_preset
+from calculon.declarations.serving_classes import PRESET_ENGINES
 from calculon.documents.catalog_rows import chosen, filtered
 from calculon.documents.catalog_tables import SINGULAR, TABLES
 from calculon.inputs import model
@@ -20,15 +21,15 @@ SHOW = "show"
 """First word of a call that shows a single page."""
 
 _WANTED = (
-    "a kind (models, systems, executions, presets, studies, campaigns, deployments, workloads), a name of the catalog "
-    "or a part of one"
+    "a kind (models, systems, executions, presets, engines, studies, campaigns, deployments, workloads), a name of the "
+    "catalog or a part of one"
 )
 
 
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
-        "List the models, systems, executions, presets of frameworks, studies and campaigns that come with "
+        "List the models, systems, executions, presets of frameworks and engines, studies and campaigns that come with "
         "calculon, or show one of them. Every command accepts their names in place of files.",
         "calculon catalog\n"
         "calculon catalog models llama3 qwen\n"
@@ -127,6 +128,8 @@ def _kind_of(name: str) -> str | None:
     """Return the kind of spec that has this catalog name, or is a preset with a date; None if there is none."""
     if AT in name and is_preset(name):
         return "preset"
+    if AT in name and name.partition(AT)[0] in PRESET_ENGINES:
+        return "engine"
     return next((kind for kind in SINGULAR.values() if name in catalog.names(kind)), None)
 
 
@@ -138,7 +141,7 @@ def _named(words: Sequence[str]) -> tuple[str, str]:
     """
     text = " ".join(words)
     if not text:
-        wanted = "the name of a model, system, execution, preset, study, campaign, deployment or workload"
+        wanted = "the name of a model, system, execution, preset, engine, study, campaign, deployment or workload"
         raise SpecError("catalog show", Problem("", wanted, "nothing", "see: calculon catalog"))
     if kind := _kind_of(text):
         return kind, text

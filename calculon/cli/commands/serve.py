@@ -30,7 +30,16 @@ def configure(parser: Parser) -> None:
     )
     add_answer(parser, flags=("-o",))  # --output is the number of generated tokens
     parser.show_first(
-        *("--workload", "--prompt", "--output", "--rate", "--users", "--ttft", "--tpot"),
+        *(
+            "--engine",
+            "--workload",
+            "--prompt",
+            "--output",
+            "--rate",
+            "--users",
+            "--ttft",
+            "--tpot",
+        ),
         *("--percentile", "--set", "--verbose", "--format", "-o"),
     )
 

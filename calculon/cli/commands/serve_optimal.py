@@ -16,7 +16,14 @@ from calculon.cli.options import (
 )
 from calculon.cli.search_options import AppendCondition, front_names
 from calculon.cli.serving_options import FRONTIER_KINDS as KINDS
-from calculon.cli.serving_options import OPTIONS, add_fields, add_workload, assume_workload
+from calculon.cli.serving_options import (
+    OPTIONS,
+    add_engine,
+    add_fields,
+    add_workload,
+    assume_workload,
+    with_engine,
+)
 from calculon.declarations.files import csv_text, document_suffix
 
 if TYPE_CHECKING:
@@ -59,6 +66,7 @@ def configure(parser: Parser) -> None:
         nargs="?",
         default=STDOUT,
     )
+    add_engine(parser)
     add_workload(parser)
     _add_choices(parser)
     add_changes(parser, *KINDS)
@@ -70,6 +78,7 @@ def configure(parser: Parser) -> None:
         default="text",
     )
     parser.show_first(
+        "--engine",
         "--workload",
         "--prompt",
         "--rate",
@@ -162,7 +171,7 @@ def _search(arguments: argparse.Namespace) -> "DeploymentSearch":
         Changed.of(arguments.system, changes["system"]),
         arguments.workload,
         stated_by(OPTIONS, arguments) | changes["workload"],
-        deployment_vocabulary.parsed("--fix", arguments.fix),
+        with_engine(arguments, deployment_vocabulary.parsed("--fix", arguments.fix)),
         deployment_vocabulary.parsed("--add", arguments.add),
         vary_batch=bool(pareto),
         apart=arguments.apart,

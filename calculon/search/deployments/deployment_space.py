@@ -29,6 +29,7 @@ from calculon.serving.default_deployment import default_types
 from calculon.serving.passes.drafts import draft_of
 from calculon.serving.records.deployment import OF_DRAFTS, Deployment
 from calculon.serving.records.deployments import COUNT, Deployments
+from calculon.serving.records.engine_presets import facts_of, find_engine
 from calculon.serving.records.load import SATURATED, Workload
 from calculon.serving.records.read_records import read_deployment
 from calculon.serving.records.speculation import NO_DRAFT
@@ -162,16 +163,20 @@ class DeploymentSpace:
 
     def _records(self) -> Iterator[Deployment]:
         """Yield the choices as records, without contradictory ones; raise SpecError if no choice is valid."""
-        values = [self.tried(name) for name in CHOICES]
+        # The engine of a record fills in the choices that nothing else determines.
+        known = {*self.fix, *self.add, *default_types(self.model)}
+        names = [name for name in CHOICES if name in known]
+        values = [self.tried(name) for name in names]
+        facts = facts_of(self.model, self.system)
         made: dict[Deployment, None] = {}
         wrong: SpecError | None = None
         for choice in product(*values):
-            stated = dict(zip(CHOICES, choice, strict=True))
-            if stated["draft"] == NO_DRAFT:
+            stated = dict(zip(names, choice, strict=True))
+            if stated.get("draft", NO_DRAFT) == NO_DRAFT:
                 stated = {name: one for name, one in stated.items() if name not in OF_DRAFTS}
             given = {name: one for name, one in stated.items() if one is not None}
             try:
-                made[read_deployment({SPLIT[0]: 1, **given})] = None
+                made[read_deployment({SPLIT[0]: 1, **given}, facts=facts)] = None
             except SpecError as error:
                 wrong = wrong or error
         if not made and wrong is not None:
@@ -331,12 +336,14 @@ class DeploymentSpace:
         A decode pool has no prompts in its passes, so one token budget is enough.
         """
         one = (FIELDS["token_budget"].default,)
-        budgets = self._sizes("token_budget", one if of_pools else BUDGETS)
+        engine = find_engine(record.engine)
+        tries = (engine.tried("token_budget") if engine else None) or BUDGETS
+        budgets = self._sizes("token_budget", one if of_pools else tries)
         if record.batching == STATIC:  # without mixed passes the budget has no effect
             budgets = budgets[:1]
         free = self.vary_batch and self.workload.kind == SATURATED
         caps = self._sizes("max_batch", CAPS if free else CAPS[:1])
-        others = [self._sizes(name, (FIELDS[name].default,)) for name in SCHEDULING[2:]]
+        others = [self._sizes(name, (getattr(record, name),)) for name in SCHEDULING[2:]]
         rows = 1 + (record.draft_tokens or 0)
         settings = [
             (budget, cap, *more)

@@ -9,7 +9,7 @@ from calculon.base.errors import Problem
 from calculon.base.frozen import dataclass
 from calculon.base.units import GIB, Array, Count
 from calculon.declarations.fields import declare, spec_fields
-from calculon.declarations.serving_classes import ANY_ENGINE, ENGINES
+from calculon.declarations.serving_classes import ANY_ENGINE, ENGINE_CHOICES
 from calculon.serving.caches.prefixes import NO_TIER, OFFLOADS
 from calculon.serving.passes.exchange import ROUTINGS
 from calculon.serving.records.number_types import CACHE_TYPES, WEIGHT_TYPES
@@ -48,8 +48,9 @@ class Deployment(Pool):
         source="Zhong et al., DistServe, arXiv 2401.09670; Patel et al., Splitwise, arXiv 2311.18677",
     )
     engine: str = declare(
-        "inference engine; its published rows have more weight in prediction intervals, but no figure depends on it",
-        choices=(ANY_ENGINE, *ENGINES),
+        "inference engine, possibly with its release (vllm@0.11), whose defaults fill in fields that are not stated "
+        "(calculon catalog engines); its published rows have more weight in prediction intervals",
+        choices=ENGINE_CHOICES,
         default=ANY_ENGINE,
     )
     routing: str = declare(

@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Mapping
 from math import prod
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 from calculon import inputs
@@ -18,6 +19,7 @@ from calculon.declarations.short_names import field_name
 from calculon.declarations.spellings.plan_pairs import pairs_of
 from calculon.declarations.spellings.precisions import with_number_types
 from calculon.serving.records.deployment import Deployment
+from calculon.serving.records.engine_presets import with_engine
 from calculon.serving.records.load import DEFAULT_WORKLOAD, Workload
 
 R = TypeVar("R", Deployment, Workload)
@@ -26,18 +28,22 @@ WorkloadSource = str | os.PathLike[str] | Mapping[str, Any] | Workload
 
 
 def read_deployment(
-    source: DeploymentSource, options: Mapping[str, Any] | None = None
+    source: DeploymentSource,
+    options: Mapping[str, Any] | None = None,
+    facts: SimpleNamespace | None = None,
 ) -> Deployment:
-    """Return a deployment.
+    """Return a deployment; the engine that it names fills in missing fields.
 
     Args:
         source: A name of the catalog, a file, a mapping of fields, or a record.
         options: Values by field that override the source, in the form of a file.
+        facts: Model and machine on which defaults of engines depend
+            (:func:`~calculon.serving.records.engine_presets.facts_of`).
 
     Raises:
         SpecError: If there is no such deployment, and for all of its problems.
     """
-    return _read(Deployment, "deployment", source, options)
+    return _read(Deployment, "deployment", source, options, facts)
 
 
 def read_workload(
@@ -121,7 +127,13 @@ def _with_processors(fields: dict[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def _read(cls: type[R], kind: str, source: Any, options: Mapping[str, Any] | None) -> R:
+def _read(
+    cls: type[R],
+    kind: str,
+    source: Any,
+    options: Mapping[str, Any] | None,
+    facts: SimpleNamespace | None = None,
+) -> R:
     changes = with_number_types(
         {name: value for name, value in (options or {}).items() if value is not None}
     )
@@ -146,4 +158,6 @@ def _read(cls: type[R], kind: str, source: Any, options: Mapping[str, Any] | Non
             raise SpecError(file, Problem("", "an object with named fields", shown(found)))
         raw = found
     document = override(raw, changes, file, cls) if changes else raw
+    if cls is Deployment:
+        document = with_engine(document, facts, file)
     return decode(cls, document, file, name=name, document=document)
