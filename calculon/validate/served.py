@@ -14,6 +14,7 @@ from calculon.serving.caches.cache import check_length, check_served
 from calculon.serving.passes.replica import Replica
 from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.deployments import grouped
+from calculon.serving.records.engine_presets import facts_of
 from calculon.serving.records.load import Workload
 from calculon.serving.records.read_records import read_deployment, read_workload
 from calculon.serving.serve import check_split, serve
@@ -43,8 +44,12 @@ def predict_served(
     derived = with_derived(study, rows)
     models = [Model(**one) for one in named_specs(library, study, study.model, "model", derived)]
     systems = row_systems(library, study, derived)
-    deployments = _records(study, study.deployment, derived, read_deployment)
-    workloads = _records(study, study.workload, derived, read_workload)
+    # defaults of engines depend on the model and the machine
+    machines = [facts_of(*each) for each in zip(models, systems, strict=True)]
+    deployments = _records(
+        study, study.deployment, derived, lambda i, one: read_deployment(one, facts=machines[i])
+    )
+    workloads = _records(study, study.workload, derived, lambda _, one: read_workload(one))
     alike: dict[tuple[Model, str, Workload], dict[Deployment, list[int]]] = {}
     for i, deployment in enumerate(deployments):
         own = alike.setdefault((models[i], systems[i].name, workloads[i]), {})
@@ -94,8 +99,10 @@ def _refusal(model: Model, deployment: Deployment, system: System, workload: Wor
     raise AssertionError("a deployment without room for a sequence is answered")
 
 
-def _records(study: Study, form: Fields, rows: Sequence[Row], read: Callable[[Any], R]) -> list[R]:
-    """Return the record of each row, from its fields or by its name; blank cells give defaults.
+def _records(
+    study: Study, form: Fields, rows: Sequence[Row], read: Callable[[int, Any], R]
+) -> list[R]:
+    """Return the record of each row, read from its index and its fields or name; blank cells give defaults.
 
     Raises:
         SpecError: With the row, for any invalid record.
@@ -108,7 +115,7 @@ def _records(study: Study, form: Fields, rows: Sequence[Row], read: Callable[[An
     for i, row in enumerate(rows):
         stated_ones = _stated({key: column[i] for key, column in columns.items()})
         try:
-            result.append(read(fill(form.source, row.cells) if form.source else stated_ones))
+            result.append(read(i, fill(form.source, row.cells) if form.source else stated_ones))
         except SpecError as error:
             one = error.problems[0]
             raise row.refuse(f"{kind}.{one.field}", one.expected, one.found, one.hint) from None
