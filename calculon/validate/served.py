@@ -44,12 +44,12 @@ def predict_served(
     derived = with_derived(study, rows)
     models = [Model(**one) for one in named_specs(library, study, study.model, "model", derived)]
     systems = row_systems(library, study, derived)
-    # defaults of engines depend on the model and the machine
-    machines = [facts_of(*each) for each in zip(models, systems, strict=True)]
-    deployments = _records(
-        study, study.deployment, derived, lambda i, one: read_deployment(one, facts=machines[i])
-    )
-    workloads = _records(study, study.workload, derived, lambda _, one: read_workload(one))
+
+    def deployed(i: int, raw: Any) -> Deployment:
+        return read_deployment(raw, facts=facts_of(models[i], systems[i]))
+
+    deployments = _records(study, study.deployment, derived, deployed)
+    workloads = _records(study, study.workload, derived, lambda _, raw: read_workload(raw))
     alike: dict[tuple[Model, str, Workload], dict[Deployment, list[int]]] = {}
     for i, deployment in enumerate(deployments):
         own = alike.setdefault((models[i], systems[i].name, workloads[i]), {})
@@ -102,7 +102,11 @@ def _refusal(model: Model, deployment: Deployment, system: System, workload: Wor
 def _records(
     study: Study, form: Fields, rows: Sequence[Row], read: Callable[[int, Any], R]
 ) -> list[R]:
-    """Return the record of each row, read from its index and its fields or name; blank cells give defaults.
+    """Return the record of each row, from its fields or by its name; blank cells give defaults.
+
+    Args:
+        study, form, rows: The study, its fields of the record, and its rows.
+        read: Function from the index of a row and a source to the record.
 
     Raises:
         SpecError: With the row, for any invalid record.

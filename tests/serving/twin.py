@@ -81,6 +81,9 @@ class Twin:
             "admission": "reserve",
             "graphs": True,
             "shared_heads": True,
+            "request_time": 0.0,
+            "sequence_host": 0.0,
+            "async_host": False,
             **deployment,
         }
         self.t, self.p, self.e = d["tensor_par"], d["pipeline_par"], d["expert_par"]
@@ -186,9 +189,11 @@ class Twin:
             launched -= 2 * self.blocks  # additions to the residual stream run in kernels of norms
             eager = self.system.ext.launch.eager
             waits = max(0.0, launched * eager - sum(spent.values()))
-        return Pass(
-            spent["block"] + waits, spent["first"], spent["last"] + self.floors["step_host"]
-        )
+        host = self.deployment.get("pass_host", self.floors["step_host"])
+        host += self.deployment["sequence_host"] * logits
+        if self.deployment["async_host"]:
+            host = max(0.0, host - sum(spent.values()) - waits)
+        return Pass(spent["block"] + waits, spent["first"], spent["last"] + host)
 
     def _projections(self, tokens: float) -> None:
         """Time norms, products with the weights of attention, rotary positions and residual sums, of all blocks."""
@@ -380,6 +385,7 @@ class Twin:
         latency += self._collisions(
             max(batch - together, 0), latency, passes * added, decode, steps
         )
+        latency += self.deployment["request_time"]
         return {
             "decode_time": decode,
             "ttft": latency,
@@ -405,13 +411,14 @@ class Twin:
         decode = sum(self.decode(batch, middle) for middle in middles) / parts
         latency = self.prefill(batch)[0]
         rate = batch / (latency + steps * decode)
+        first = self.deployment["request_time"] + latency
         return {
-            "ttft": latency,
+            "ttft": first,
             "tpot": decode,
             "request_rate": rate,
             "output_rate": rate * (steps + 1),
             "prefill_share": rate * latency / batch,
-            "request_latency": latency + steps * decode,
+            "request_latency": first + steps * decode,
         }
 
     # -- memory of a rank

@@ -14,6 +14,9 @@ from calculon.launch.engines.engine_files import CHECKPOINT, COMMENTED
 from calculon.launch.rows import by_name
 from calculon.launch.server import RankBytes
 
+HOST_TIMES = ("request_time", "pass_host", "sequence_host", "async_host")
+"""Fields of host time, which an engine has without options."""
+
 WIDE = ("bfloat16", "float16")
 """16-bit types, one of which an engine computes in."""
 

@@ -165,6 +165,32 @@ class Deployment(Pool):
         "that capture graphs for decoding only",
         default=True,
     )
+    request_time: float = declare(
+        "fixed time of a request outside of passes, which adds to its time to the first token: HTTP, tokenizer, "
+        "queue of the scheduler, first launch",
+        unit="s",
+        at_least=0,
+        default=0.0,
+    )
+    pass_host: float | None = declare(
+        "host time of a pass: scheduling, preparation of inputs, sampling; if absent ext.serving.step_host of the "
+        "system",
+        unit="s",
+        at_least=0,
+        default=None,
+    )
+    sequence_host: float = declare(
+        "further host time of a pass for each of its sequences: sampling, detokenization, bookkeeping",
+        unit="s",
+        at_least=0,
+        default=0.0,
+    )
+    async_host: bool = declare(
+        "the host prepares the next pass while the processors run this one, so that only host time beyond the pass "
+        "counts; false: passes wait for all of it",
+        default=False,
+        source="Zheng et al., SGLang v0.4, lmsys.org, 2024; TensorRT-LLM, Overlap Scheduler; vLLM, pull request 27614",
+    )
     shared_heads: bool = declare(
         "attention reads a key/value head once for all query heads that share it (grouped-query attention); false: "
         "once per query head, like engines before 2024",
