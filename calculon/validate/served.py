@@ -62,7 +62,8 @@ def predict_served(
                 reasons[i] = why
                 for name, value in figures.items():
                     found[name][i] = value
-    cases = [Case(model, {}, system) for model, system in zip(models, systems, strict=True)]
+    fields = [one.to_dict() for one in deployments]
+    cases = [Case(*each) for each in zip(models, fields, systems, strict=True)]
     return Prediction(found, reasons, np.zeros(len(rows), bool), cases)
 
 
