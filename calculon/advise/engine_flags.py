@@ -89,7 +89,7 @@ def engine_text(
     server = None
     if model is not None and system is not None:
         server = server_of(inputs.model(model), inputs.system(system), known.workload)
-    return deployment_text(dialect, one, server)
+    return deployment_text(dialect, one, server, _facts(model, system))
 
 
 def _facts(model: Source | Model | None, system: Source | System | None) -> SimpleNamespace:

@@ -29,7 +29,7 @@ from calculon.render.text_tables import Column, Table
 from calculon.render.texts import counted, gibibytes, percent
 from calculon.serving.engine_settings import UNTUNED, SettingRecord
 from calculon.serving.passes.row_times import CAUSES
-from calculon.serving.records.deployment import Deployment
+from calculon.serving.records.deployment import OF_FREE, OF_TOTAL, Deployment
 from calculon.serving.records.load import Workload
 from calculon.serving.records.pool import Pool
 from calculon.serving.served_record import LimitRecord, PassRecord, ServedRecord
@@ -412,8 +412,8 @@ class _ServingPage:
         yield "Steady state of mean values, not a simulation."
         yield from self._evidence()
         yield (
-            f"Admission: {d.admission}; {d.memory_fraction:g} of the free memory for the KV cache, "
-            f"{d.reserve / GIB:g} GiB in reserve; {length_note(self.workload)}."
+            f"Admission: {d.admission}; {_memory_words(d)}, {d.reserve / GIB:g} GiB in reserve; "
+            f"{length_note(self.workload)}."
         )
         yield from self._router()
         yield from prefix_notes(self.served)
@@ -429,6 +429,14 @@ def engine_words(engine: str) -> str:
     ('vLLM 0.9', 'SGLang')
     """
     return " ".join(filter(None, (ENGINES[engine_name(engine)], engine.partition(RELEASE)[2])))
+
+
+def _memory_words(d: Deployment) -> str:
+    """Return the share of the memory that the KV cache may use."""
+    if d.memory_share == OF_FREE:
+        return f"{d.memory_fraction:g} of the free memory for the KV cache"
+    held = "weights, activations" if d.memory_share == OF_TOTAL else "weights"
+    return f"{d.memory_fraction:g} of all memory for {held} and the KV cache"
 
 
 def _limits_of(setting: SettingRecord) -> str:

@@ -1,6 +1,7 @@
 """Commands of engines as deployments of a model on a machine: shares of memory are those of its ranks."""
 
 import warnings
+from dataclasses import replace
 
 import pytest
 
@@ -19,6 +20,7 @@ from calculon.serving.engine_scripts import (
     server_of,
 )
 from calculon.serving.records.deployment import Deployment
+from calculon.serving.records.engine_presets import facts_of
 from calculon.serving.records.read_records import read_deployment, read_workload
 
 MODEL, SYSTEM = inputs.model("llama3-8B"), inputs.system("h100_80g_sxm")
@@ -66,6 +68,31 @@ def test_a_command_gives_the_figures_of_its_deployment(engine, tmp_path):
     of_record = calculon.serve(MODEL, one, SYSTEM, changes=changes, **LOAD)
     assert of_command.deployment == of_record.deployment
     assert of_command.stats == of_record.stats
+
+
+@pytest.mark.parametrize("engine", [*ENGINES, "vllm@0.8"])
+def test_a_deployment_with_the_defaults_of_an_engine_is_written_and_read(engine, tmp_path):
+    """Its share of all memory becomes one of the free memory, and the release stays in a comment."""
+    changes = {"engine": engine, "max_batch": 64, "request_time": 0.02, "pass_host": 1e-3}
+    one = calculon.serve(MODEL, "tp=2", SYSTEM, changes=changes, **LOAD)
+    dialect = ENGINES[engine.partition("@")[0]]
+    load = read_workload(options=LOAD)
+    facts = facts_of(MODEL, SYSTEM)
+    text = deployment_text(dialect, one.deployment, server_of(MODEL, SYSTEM, load), facts)
+    assert ("engine=vllm@0.8" in text) == ("@" in engine)
+    file = tmp_path / "run.sh"
+    file.write_text(text)
+    found = calculon.serve(MODEL, str(file), SYSTEM, **LOAD)
+    assert found.deployment.engine == engine
+    for name in ("ttft", "tpot", "output_rate", "max_concurrency"):
+        assert found[name] == pytest.approx(one[name], rel=1e-3), name
+    if one.deployment.memory_share == "free":
+        return
+    plain = deployment_text(dialect, one.deployment, facts=facts)  # its own share stays open
+    assert dialect.name == "sglang" or "gpu-memory-utilization" not in plain
+    other = replace(one.deployment, memory_fraction=0.3)
+    with pytest.raises(SpecError, match=r"memory_share: expected free.*--system"):
+        deployment_text(dialect, other, facts=facts)
 
 
 def test_processors_and_fields_are_changed(tmp_path):

@@ -84,6 +84,8 @@ class Twin:
             "request_time": 0.0,
             "sequence_host": 0.0,
             "async_host": False,
+            "memory_share": "free",
+            "graph_tokens": math.inf,
             **deployment,
         }
         self.t, self.p, self.e = d["tensor_par"], d["pipeline_par"], d["expert_par"]
@@ -184,7 +186,7 @@ class Twin:
             for stage in ("block", "first", "last")
         }
         waits = 0.0
-        if not self.deployment["graphs"]:
+        if not self.deployment["graphs"] or tokens > self.deployment["graph_tokens"]:
             launched = sum(count for _, count, time in self.rows if time > 0)
             launched -= 2 * self.blocks  # additions to the residual stream run in kernels of norms
             eager = self.system.ext.launch.eager
@@ -491,12 +493,18 @@ class Twin:
     def fitting(self) -> float:
         """Return the sequences that fit."""
         d = self.deployment
-        free = self.machine["mem1"]["GiB"] * 2**30 - self.weights()
-        free -= self.activation() + d["reserve_gib"] * 2**30
+        whole, reserve = self.machine["mem1"]["GiB"] * 2**30, d["reserve_gib"] * 2**30
+        free, part = whole - self.weights() - self.activation(), d["memory_fraction"]
+        if d["memory_share"] == "free":
+            granted, each_logits = part * (free - reserve), part
+        else:
+            granted, each_logits = part * whole - self.weights(), 1
+            granted -= self.activation() if d["memory_share"] == "total" else 0
+            granted = min(max(0.0, granted), free)
         admitted = self.load["output"] / (1 if d["admission"] == "reserve" else 2)
         once = self.cache(self.cached) if self.cached else 0.0
-        room = max(0.0, d["memory_fraction"] * free - once)
-        each = self.cache(self._computed() + admitted) + d["memory_fraction"] * self.logits()
+        room = max(0.0, granted - once)
+        each = self.cache(self._computed() + admitted) + each_logits * self.logits()
         return math.floor(room / each)
 
     def memory(self, batch: int) -> dict[str, float]:

@@ -6,12 +6,13 @@ from typing import Any
 from calculon.base.errors import Problem, SpecError
 from calculon.base.frozen import dataclass
 from calculon.declarations.fields import shown
+from calculon.declarations.serving_classes import engine_name
 from calculon.launch.dialect import Dialect, Fields, Parsed, Reading, Row, Setting, Writing
 from calculon.launch.engines.engine_files import COMMENTED
-from calculon.launch.engines.engine_rows import HOST_TIMES
+from calculon.launch.engines.engine_rows import OF_HOST
 from calculon.launch.server import Server
 
-NOT_IN_ENGINES = ("price", "reserve_gib", "routing", *HOST_TIMES)
+NOT_IN_ENGINES = ("price", "reserve_gib", "routing", *OF_HOST)
 """Fields that no engine has: they describe the estimate, the text or the market, and are kept in a comment."""
 
 ENGINE_FIELD = "engine"
@@ -73,6 +74,9 @@ def engine_command(
         known = (defaults.get(name), (usual or {}).get(name))
         if fields.get(name) is not None and fields[name] not in known:
             settings[COMMENTED + name] = fields[name]
+    engine = str(fields.get(ENGINE_FIELD, ""))
+    if engine_name(engine) == dialect.name != engine:
+        settings[COMMENTED + ENGINE_FIELD] = engine
     if problems := _missed_fields(dialect, settings, fields, defaults, server):
         raise SpecError("deployment", problems)
     return EngineCommand(settings, changes)

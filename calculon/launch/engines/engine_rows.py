@@ -14,8 +14,8 @@ from calculon.launch.engines.engine_files import CHECKPOINT, COMMENTED
 from calculon.launch.rows import by_name
 from calculon.launch.server import RankBytes
 
-HOST_TIMES = ("request_time", "pass_host", "sequence_host", "async_host")
-"""Fields of host time, which an engine has without options."""
+OF_HOST = ("graph_tokens", "request_time", "pass_host", "sequence_host", "async_host")
+"""Fields of graphs and host time, which an engine runs without an option that is read."""
 
 WIDE = ("bfloat16", "float16")
 """16-bit types, one of which an engine computes in."""
@@ -261,8 +261,9 @@ def memory_share(
         # The engine leaves less in reserve than we assume: believe the engine.
         if cache > rank.free * (1 + _EXACT):
             left = max(0.0, rank.free + rank.reserve - cache)
-            return {"memory_fraction": 1.0, "reserve_gib": left / GIB}
-        return {"memory_fraction": round(min(1.0, cache / rank.free), _DIGITS), **kept}
+            return {"memory_share": "free", "memory_fraction": 1.0, "reserve_gib": left / GIB}
+        fraction = round(min(1.0, cache / rank.free), _DIGITS)
+        return {"memory_share": "free", "memory_fraction": fraction, **kept}
 
     def write(writing: Writing) -> Fields:
         if writing.server is None:

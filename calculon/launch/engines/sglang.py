@@ -19,7 +19,7 @@ from calculon.launch.engines.engine_files import (
     written_out,
 )
 from calculon.launch.engines.engine_rows import (
-    HOST_TIMES,
+    OF_HOST,
     Degrees,
     TypeNames,
     always,
@@ -124,7 +124,7 @@ ROWS = (
     option("--enable-hierarchical-cache", "cache_offload", "host", "none"),
     option("--enable-two-batch-overlap", "overlap", "two_batches", "none"),
     SGLANG_DRAFTS,
-    passed_on("price", "routing", *HOST_TIMES),
+    passed_on("engine", "price", "routing", *OF_HOST),
 )
 
 _KNOWN = frozenset(name for one in ROWS for name in one.settings)

@@ -124,7 +124,7 @@ class Replica:
             "routing": d.routing,
             "overlap": d.overlap,
         }
-        graphs = d.in_graphs(sizes.prompts)
+        graphs = d.in_graphs(sizes.prompts, sizes.of_group.tokens)
         rows = pass_rows(self.model, self.types, sizes, **choices)
         host = StepHost(per_pass=d.pass_host, per_sequence=d.sequence_host, overlaps=d.async_host)
         launched: dict[str, Any] = {"graphs": graphs, "overlap": d.overlap, "host": host}

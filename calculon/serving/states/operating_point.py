@@ -12,6 +12,7 @@ from calculon.declarations.serving_figures import ServingFigures, ServingMemory,
 from calculon.serving.caches.cache import CachedBlocks
 from calculon.serving.caches.rank_memory import RankMemory, SequenceCapacity, cached_bytes
 from calculon.serving.passes.replica import Replica
+from calculon.serving.records.deployment import OF_FREE
 from calculon.serving.records.output_lengths import PARTS, draining_batch
 from calculon.serving.states.batch_search import Condition, largest, least
 from calculon.serving.states.disaggregated import PrefillPool, balanced
@@ -129,7 +130,8 @@ class OperatingPointSolver(FullBatches):
         held = float(memory.weights[0] + memory.reserve[0] + memory.activation[0])
         available = float(memory.capacity[0])
         cache = float(cached_bytes(replica, length)[0])
-        fraction = replica.deployments.record.memory_fraction
+        d = replica.deployments.record
+        fraction = d.memory_fraction if d.memory_share == OF_FREE else 1.0
         needed, installed = held + cache / fraction, replica.system.mem1.capacity
         left = (
             f" that a process can use, {installed / GIB:,.1f} in total"
@@ -139,7 +141,7 @@ class OperatingPointSolver(FullBatches):
         pool = "" if replica is self.replica else "prefill: "
         begin = f"{pool}a sequence of {length:,} tokens does not fit"
         if held + cache <= available:
-            caches = f"memory_fraction={fraction:g} leaves {float(memory.cache_capacity[0]) / GIB:,.2g} GiB"
+            caches = f"memory_fraction={d.memory_fraction:g} leaves {float(memory.cache_capacity[0]) / GIB:,.2g} GiB"
             message = f"{begin}: {caches}, and its KV cache takes {cache / GIB:,.2g}"
             return Infeasible("memory_fraction", message)
         parts = ", ".join(
