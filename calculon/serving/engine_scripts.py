@@ -15,9 +15,11 @@ from calculon.hardware.system import System
 from calculon.launch.dialect import Dialect, Launch, read
 from calculon.launch.dialects import recognized_engine
 from calculon.launch.engines.engine_commands import command_text
+from calculon.launch.engines.engine_rows import DIGITS
 from calculon.launch.launch_files import is_command, launch_text
 from calculon.launch.server import RankBytes, Server
 from calculon.serving.caches.rank_memory import rank_memory
+from calculon.serving.default_deployment import with_released_types
 from calculon.serving.passes.replica import Replica
 from calculon.serving.records.deployment import OF_FREE, OF_TOTAL, Deployment
 from calculon.serving.records.deployments import POOL_SIZES, Deployments
@@ -45,19 +47,22 @@ def fields_of(deployment: Deployment) -> dict[str, Any]:
     return deployment_defaults() | deployment.to_dict()
 
 
-def server_of(model: Model, system: System, workload: Workload | None = None) -> Server:
+def server_of(
+    model: Model, system: System, workload: Workload | None = None, *, released: bool = False
+) -> Server:
     """Return a model on a machine, for the conversion of memory options.
 
     Args:
         model, system: Model and machine.
         workload: Its prompts set the size of the largest pass of a deployment without chunked prefill.
+        released: True if weights of 16 bits are those of the checkpoint, which may be narrower.
     """
     # the shortest output that a workload may have: only the prompt affects the activations
     load = workload or read_workload({"prompt": UNCUT_TOKENS, "output": 2})
 
     def rank(fields: Mapping[str, Any]) -> RankBytes:
         stated = {name: value for name, value in fields.items() if value is not None}
-        one = read_deployment(stated)
+        one = read_deployment(with_released_types(model, stated) if released else stated)
         tokens = one.token_budget if one.mixes else load.computed
         found = rank_memory(Replica(model, system, Deployments.of(one), load), tokens)
         sizes = (found.capacity, found.weights, found.activation, found.reserve)
@@ -140,5 +145,5 @@ def _of_free_memory(
     left = rank.capacity - rank.weights - rank.activation
     cache = min(fields["memory_fraction"] * rank.capacity - held, left)
     reserve = min(rank.reserve, left - cache)
-    share = min(1.0, max(0.0, cache) / max(left - reserve, 1.0))
+    share = round(min(1.0, max(0.0, cache) / max(left - reserve, 1.0)), DIGITS)
     return fields | defaults | {"memory_fraction": share, "reserve_gib": reserve / GIB}

@@ -39,7 +39,7 @@ def engine_command(
     deployment: Mapping[str, Any],
     defaults: Mapping[str, Any],
     server: Server | None = None,
-    usual: Mapping[str, Any] | None = None,
+    filled: Mapping[str, Any] | None = None,
 ) -> EngineCommand:
     """Return the engine settings of a deployment, in the order of the rows.
 
@@ -49,7 +49,7 @@ def engine_command(
         defaults: Defaults of fields that have one. Fields at their default are open: if the engine cannot run our
             value, it runs its own.
         server: Model and machine, which shares of total memory depend on.
-        usual: Values that reading the command fills in by itself.
+        filled: Values that reading the command fills in by itself.
 
     Raises:
         SpecError: For fields that the engine cannot express, each with the value that it runs.
@@ -71,7 +71,7 @@ def engine_command(
             fields[name] = usual[name]
             settings |= row.write(_writing(dialect, fields, server))
     for name in NOT_IN_ENGINES:
-        known = (defaults.get(name), (usual or {}).get(name))
+        known = (defaults.get(name), (filled or {}).get(name))
         if fields.get(name) is not None and fields[name] not in known:
             settings[COMMENTED + name] = fields[name]
     engine = str(fields.get(ENGINE_FIELD, ""))
@@ -87,10 +87,10 @@ def command_text(
     deployment: Mapping[str, Any],
     defaults: Mapping[str, Any],
     server: Server | None = None,
-    usual: Mapping[str, Any] | None = None,
+    filled: Mapping[str, Any] | None = None,
 ) -> str:
     """Return the script that starts an engine for a deployment; arguments and errors as in :func:`engine_command`."""
-    found = engine_command(dialect, deployment, defaults, server, usual)
+    found = engine_command(dialect, deployment, defaults, server, filled)
     processors = int(deployment["num_procs"])
     each = int(deployment["tensor_par"]) * int(deployment["pipeline_par"])
     head = [f"{dialect.title}, written for {dialect.version}: {processors:,} processors"]

@@ -21,7 +21,7 @@ WIDE = ("bfloat16", "float16")
 """16-bit types, one of which an engine computes in."""
 
 _WIDE_NAMES = {"auto": "bfloat16", "bfloat16": "bfloat16", "half": "float16", "float16": "float16"}
-_DIGITS = 6
+DIGITS = 6
 """Decimals of a share of the free memory: a millionth is less than a block of the cache."""
 
 _FEWEST, _MOST = 2, 15
@@ -262,7 +262,7 @@ def memory_share(
         if cache > rank.free * (1 + _EXACT):
             left = max(0.0, rank.free + rank.reserve - cache)
             return {"memory_share": "free", "memory_fraction": 1.0, "reserve_gib": left / GIB}
-        fraction = round(min(1.0, cache / rank.free), _DIGITS)
+        fraction = round(min(1.0, cache / rank.free), DIGITS)
         return {"memory_share": "free", "memory_fraction": fraction, **kept}
 
     def write(writing: Writing) -> Fields:
@@ -290,7 +290,7 @@ def _written(
     for digits in range(_FEWEST, _MOST):
         short = round(share, digits)
         cache = cache_in(rank, short) / rank.free
-        if cache <= 1 + _EXACT and round(cache, _DIGITS) == round(fraction, _DIGITS):
+        if cache <= 1 + _EXACT and round(cache, DIGITS) == round(fraction, DIGITS):
             return short
     return share
 
