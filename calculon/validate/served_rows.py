@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -16,9 +17,10 @@ from calculon.estimate.served_errors import (
     published_rows,
     queued,
 )
-from calculon.validate.measured_and_predicted import Result
+from calculon.validate.measured_and_predicted import Comparison, Result
 from calculon.validate.published_study import fill
 from calculon.validate.served import OF_CLASSES
+from calculon.validate.study_rows import values
 
 WORDS = {
     "NIM": "nim",
@@ -57,10 +59,11 @@ def _of_study(result: Result) -> Iterator[PublishedRow]:
         figure = _ESTIMATES.get(one.quantity.estimate.text)
         if figure is None:
             continue
-        for row, measured, predicted in zip(one.rows, one.measured, one.estimated, strict=True):
+        columns = one.rows, one.measured, one.estimated, _fitted(result, one)
+        for row, measured, predicted, fitted in zip(*columns, strict=True):
             name = str(row.cells.get("engine", ""))
             engine = next((kind for word, kind in WORDS.items() if word in name), "")
-            if not engine or name.startswith(BEFORE_2024):
+            if not engine or name.startswith(BEFORE_2024) or fitted:
                 continue
             here = place[row.number]
             case = found.cases[here]
@@ -76,6 +79,14 @@ def _of_study(result: Result) -> Iterator[PublishedRow]:
                 study=result.study.name,
                 ratio=float(measured / predicted),
             )
+
+
+def _fitted(result: Result, one: Comparison) -> list[Any]:
+    """Return whether a fit of the compared figure used each row."""
+    condition, name = one.quantity.fitted, one.quantity.name
+    if condition is None:
+        return [False] * len(one.rows)
+    return values(result.study, condition, one.rows, f"quantities.{name}.fitted")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
