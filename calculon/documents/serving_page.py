@@ -9,6 +9,7 @@ from calculon.declarations.plan_words import replica_words
 from calculon.declarations.serving_classes import ENGINES, RELEASE, engine_name
 from calculon.documents.page import SIDE_BY_SIDE
 from calculon.documents.page_title import titled
+from calculon.documents.replay_section import replay_section
 from calculon.documents.serving_drafts import draft_notes, draft_words
 from calculon.documents.serving_prefixes import length_note, prefix_notes, prefix_section
 from calculon.estimate.served_errors import WIDEST, basis, short_basis
@@ -105,6 +106,7 @@ class _ServingPage:
         parts = (
             self._answer(),
             *self._settings(),
+            *replay_section(served, duration_of, rate),
             self._causes(),
             SideBySide(((self._memory(),), load), SIDE_BY_SIDE),
             SideBySide(((self._pass("decode"),), (self._pass("prefill"),)), SIDE_BY_SIDE),

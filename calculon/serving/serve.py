@@ -13,6 +13,7 @@ from calculon.base.display import Tabular, columns_of, draw_result
 from calculon.base.errors import Infeasible, Problem, SpecError
 from calculon.base.frozen import dataclass
 from calculon.base.records import only_values
+from calculon.declarations.decode import decode
 from calculon.declarations.fields import spec_fields
 from calculon.declarations.files import document_suffix, read_document
 from calculon.declarations.model import Model
@@ -46,6 +47,7 @@ from calculon.serving.records.read_records import (
     read_deployment,
     read_workload,
 )
+from calculon.serving.replay.replay_record import ReplayRecord
 from calculon.serving.served_record import (
     FigureRecord,
     LimitRecord,
@@ -59,6 +61,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from plotly.graph_objects import Figure as InteractiveFigure
 
+    from calculon.serving.replay.replayed import Replay
+
 
 @dataclass(frozen=True)
 class Served(Tabular):
@@ -68,6 +72,7 @@ class Served(Tabular):
         model, system, deployment, workload: The records.
         point: Operating point of a replica: its batch, figures, passes and limits.
         tried: Deployments of a search of which this is the best; 0 if the deployment was stated.
+        replayed: Latencies of a replay that pages and files show, if any (:meth:`with_replay`).
     """
 
     model: Model
@@ -76,6 +81,7 @@ class Served(Tabular):
     workload: Workload
     point: Point
     tried: int = 0
+    replayed: ReplayRecord | None = None
 
     @property
     def batch(self) -> int:
@@ -221,6 +227,37 @@ class Served(Tabular):
         """
         return draw_result(self, kind, interactive=interactive)
 
+    def replay(self, trace: str | os.PathLike[str] | None = None, **options: Any) -> "Replay":
+        """Replay the scheduler of a replica, pass by pass, and return the latencies of all requests.
+
+        Args:
+            trace: File of requests (:func:`~calculon.serving.replay.traces.read_trace`); by default lengths and
+                arrivals are drawn at random as the workload states them.
+            **options: Fields of :class:`~calculon.serving.replay.requests.ReplayOptions`.
+
+        Raises:
+            SpecError: For wrong options, a wrong trace, and deployments whose scheduler is not replayed.
+            Infeasible: If a request does not fit into the KV cache.
+
+        Examples:
+            >>> served = serve("llama3-8B", 1, "h100_80g_sxm", prompt=1000, output=200, rate=4)
+            >>> replay = served.replay(requests=300)
+            >>> replay.record.ttft.p99 >= replay.record.ttft.median
+            True
+        """
+        from calculon.serving.replay.replayed import ReplicaReplay  # takes time to import
+        from calculon.serving.replay.requests import ReplayOptions
+        from calculon.serving.replay.traces import read_trace
+
+        asked = decode(ReplayOptions, options, "replay")
+        requests = None if trace is None else read_trace(os.fsdecode(trace))
+        solver = solver_of(self.model, self.system, self.deployment, self.workload)
+        return ReplicaReplay(solver, self.batch, asked).run(requests)
+
+    def with_replay(self, trace: str | os.PathLike[str] | None = None, **options: Any) -> "Served":
+        """Return the result with the latencies of :meth:`replay` on its page and in its file."""
+        return replace(self, replayed=self.replay(trace, **options).record)
+
     def table(self) -> dict[str, list[Any]]:
         """Return one row: fields, batch and figures of the deployment, model and system."""
         row = flat(self.deployment.to_dict()) | {"batch": self.batch} | self.stats
@@ -279,6 +316,7 @@ class Served(Tabular):
             passes=PassRecords(
                 decode=PassRecord.of(self.decode), prefill=PassRecord.of(self.prefill)
             ),
+            replay=self.replayed,
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from calculon.serving.passes.row_times import QUANTITIES, CausesRecord, PassTime
 from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.load import Workload
 from calculon.serving.records.speculation import Speculation
+from calculon.serving.replay.replay_record import ReplayRecord
 from calculon.serving.states.served_points import CUTS, Limit
 
 STEADY_STATE = "steady state"
@@ -140,6 +141,9 @@ class ServedRecord:
         default=(),
     )
     passes: PassRecords = declare("passes")
+    replay: ReplayRecord | None = declare(
+        "latencies of single requests, from a replay of the scheduler", default=None, nullable=True
+    )
 
     def problems(self, path: str) -> Iterator[Problem]:
         """Yield figures that are unknown although another part of the result needs them."""
@@ -155,7 +159,10 @@ class ServedRecord:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-serializable dict."""
-        return encode(self) | {DEPLOYMENT: with_replicas(self.deployment)}
+        result = encode(self) | {DEPLOYMENT: with_replicas(self.deployment)}
+        if self.replay is None:  # only results with a replay have this member
+            del result["replay"]
+        return result
 
 
 _OF_DRAFTS = ("spec_tokens", "spec_speedup", "spec_break_even")

@@ -15,6 +15,7 @@ from calculon.serving.passes.replica import Replica
 from calculon.serving.records.deployment import OF_FREE
 from calculon.serving.records.output_lengths import PARTS, draining_batch
 from calculon.serving.states.batch_search import Condition, largest, least
+from calculon.serving.states.cohorts import users_at_once
 from calculon.serving.states.disaggregated import PrefillPool, balanced
 from calculon.serving.states.full_batches import FullBatches
 from calculon.serving.states.queueing import (
@@ -352,8 +353,12 @@ class OperatingPointSolver(FullBatches):
             supported, running = users_of(batch, token, prompts, w.output, self._away), batch
         fits = per_replica <= supported
         delay = np.where(fits, 0.0, np.maximum(0.0, per_replica - supported) / full.rate)
-        delay = delay + self._collisions(running, prompts, decode)
-        state = of_users(per_replica, token, prompts, w.output, self._away, running)
+        effect, before, pause = prompts, None, self._collisions(running, prompts, decode)
+        if not self.prefixes.matter:
+            load = users_at_once(self.replica, running, prompts, decode, pause, self._users)
+            effect, before, pause = load
+        delay = delay + pause + effect.latency - prompts.latency
+        state = of_users(per_replica, token, effect, w.output, self._away, running, before)
         cycle = delay + prompts.latency + (w.output - 1) * state.tpot + self._away
         return _where(fits, state._replace(rate=per_replica / cycle), full), Wait(delay, delay)
 

@@ -77,18 +77,20 @@ def of_users(
     output: Count | float,
     think: float = 0.0,
     running: Count | None = None,
+    queue: Seconds | None = None,
 ) -> SteadyState:
     """Return the state of a replica with users who each have one request at a time, all of which fit.
 
     From one request of a user to the next, the prompts of all other users are prefilled once, some of them together
-    with the user's own. The prompts that a request waits for (:func:`queue_of_users`) come before its tokens, and the
-    rest is spread over them. If users think, only the requests `running` compete.
+    with the user's own. The prompts that a request waits for (by default :func:`queue_of_users`) come before its
+    tokens, and the rest is spread over them. If users think, only the requests `running` compete.
     """
     competing = users if running is None else running
     steps = output - 1
     # work of other prompts that is not before the first token is between the tokens
     others = _others(competing, prompts) * prompts.busy
-    tpot = decode + (others - queue_of_users(competing, decode, prompts, output)) / steps
+    before = queue_of_users(competing, decode, prompts, output) if queue is None else queue
+    tpot = decode + (others - before) / steps
     rate = users / (_cycle(competing, decode, prompts, output) + think)
     return SteadyState(rate, tpot, rate * prompts.busy)
 

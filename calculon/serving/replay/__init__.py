@@ -1,0 +1,1 @@
+"""Replay of a scheduler: continuous batching of stated requests, pass by pass, with latencies of every request."""
