@@ -2,7 +2,8 @@
 
 The rows are in ``validation/served.csv``, which ``scripts/render`` writes from the studies of served models under
 ``validation/serving``: measured over predicted values, each row with its class
-(:class:`~calculon.declarations.serving_classes.ServedClass`) and its source. Nothing was fitted to them.
+(:class:`~calculon.declarations.serving_classes.ServedClass`) and its source. Rows
+that a fit of the figure used are left out.
 
 A range is the prediction interval of a new campaign, computed as for training steps
 (:class:`~calculon.estimate.source_errors.SourceErrors`). A campaign is all rows of one publisher with one model, engine

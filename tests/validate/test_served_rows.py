@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -52,6 +53,19 @@ def test_engines_before_2024_and_libraries_are_not_counted():
         ]
         assert any(left_out in row.cells["engine"] for row in rows)
         assert len(served_rows([result])) == len(counted)
+
+
+def test_rows_that_a_fit_of_a_figure_used_are_no_evidence_for_it():
+    result = compared("serving/aiconfigurator", CORRECTED)
+    counted = Counter(row.figure for row in served_rows([result]))
+    cells = [row.cells for row in result.own.comparisons[0].rows]
+    fitted = sum(one["engine"] != "SGLang" and one["tensor_par"] == 4 for one in cells)
+    assert 0 < fitted < len(cells)
+    assert counted == {
+        "tpot": len(cells) - fitted,
+        "ttft": len(cells),
+        "output_rate": len(cells) - fitted,
+    }
 
 
 def test_a_source_is_who_published_it():
