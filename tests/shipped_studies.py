@@ -18,7 +18,7 @@ NAMES = Library.at().names()
 SAMPLED = (
     {
         "serving/trtllm_inflight": 29, "serving/mlperf": 16, "serving/trtllm_static": 8, "serving/misc": 4,
-        "serving/mtp": 3, "serving/inferencex": 9,
+        "serving/mtp": 3, "serving/inferencex": 37, "serving/aiconfigurator": 41,
     }
     if FACTOR == 1
     else {}

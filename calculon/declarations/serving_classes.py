@@ -107,9 +107,7 @@ class ServedClass:
     engine: str = declare("engine", choices=(ANY_ENGINE, *ENGINES))
     generation: str = declare("generation of processors, as in system files; empty: unknown")
     load: str = declare("load of a replica", choices=tuple(LOADS))
-    apart: bool = declare(
-        "whether some processors only prefill (no published row has this)", default=False
-    )
+    apart: bool = declare("whether some processors only prefill", default=False)
 
     @classmethod
     def of(
@@ -149,5 +147,5 @@ class ServedClass:
         return f"{self.kind} models under {engine} on {machine}, {self.load}{apart}"
 
 
-CLASS_FIELDS = ("kind", "engine", "generation", "load")
+CLASS_FIELDS = ("kind", "engine", "generation", "load", "apart")
 """Fields by which classes of published rows differ, in file order."""

@@ -257,8 +257,8 @@ class _ServingPage:
                 yield f"{NOT_VALIDATED.capitalize()}: published rows differ by a factor above {WIDEST:g}."
             yield (
                 "Ranges are based on published measurements (calculon lv --study serving --edition corrected). Rows "
-                "with a similar model, engine, hardware and load count more; every source has the same weight; nothing "
-                "is fitted to these rows."
+                "with a similar model, engine, hardware and load count more; all rows of one publisher, model, engine "
+                "and processor have the same weight; rows that host times were fitted to are left out."
             )
 
     def _settings(self) -> Iterator[Section]:

@@ -178,17 +178,17 @@ def _classes(results: Sequence[Result]) -> Rows:
 _FIGURE = (Column("figure", "figure"), Column("kind", "model"))
 _CLASS_ERRORS = (
     Column("rows", "rows", right=True),
+    Column("campaigns", "campaigns", right=True, drop=2),
     Column("sources", "sources", right=True, drop=2),
     _number("median", "median %", _one),
     _number("absolute", "abs. %", _one, drop=1),
-    _number("coverage", "inside %", _one),
-    _number("below", "below %", _one),
-    _number("above", "above %", _one),
+    _number("new_campaign", "new campaign %", _one),
+    _number("new_source", "new source %", _one),
 )
-"""Errors of published rows of a class, and shares within the range of all other sources; sources weigh the same."""
+"""Errors of published rows of a class, and shares of rows within the ranges of all other campaigns and publishers."""
 
 SERVED: Form = (
-    "Served models: errors, and rows inside the range of all other sources",
+    "Served models: errors, and rows inside the range of all other campaigns and of all other sources",
     (*_FIGURE, *_CLASS_ERRORS),
     _kinds,
 )

@@ -2,13 +2,16 @@
 
 The rows are in ``validation/served.csv``, which ``scripts/render`` writes from the studies of served models under
 ``validation/serving``: measured over predicted values, each row with its class
-(:class:`~calculon.declarations.serving_classes.ServedClass`) and its source. Nothing was fitted to them.
+(:class:`~calculon.declarations.serving_classes.ServedClass`) and its source. Rows
+that a fit of the figure used are left out.
 
-A range is the prediction interval of a new source, as for training steps
-(:class:`~calculon.estimate.source_errors.SourceErrors`): sources have equal weights, rows that share parts of the class
-count more (:data:`FACTORS`), and with few sources the range is wide. If a class has rows of a single source only, its
-error cannot be separated from the error of the class: the range is widened in quadrature by the error of one more
-class. The range of a class without rows contains the ranges of all classes with rows, and is widened likewise.
+A range is the prediction interval of a new campaign, computed as for training steps
+(:class:`~calculon.estimate.source_errors.SourceErrors`). A campaign is all rows of one publisher with one model, engine
+and processor: these rows share their settings and the errors of the model's kernels, whereas two campaigns of one
+publisher differ as much as campaigns of two publishers (``validation/serving/README.md`` has the coverage for both).
+Campaigns have equal weights, rows that share parts of the class count more (:data:`FACTORS`), and with few campaigns
+the range is wide. Kinds of models differ systematically, so the range of a kind without rows contains the ranges of all
+kinds with rows, and is widened in quadrature by the error of one more class.
 """
 
 import csv
@@ -43,7 +46,7 @@ FILE = "validation/served.csv"
 FIGURES = {"ttft": "time to first token", "tpot": "time per token", "output_rate": "tokens/s"}
 """Figures with published rows, and their names."""
 
-FACTORS = {"kind": 8.0, "engine": 1.25, "generation": 1.25, "load": 1.25}
+FACTORS = {"kind": 8.0, "engine": 1.25, "generation": 1.25, "load": 1.25, "apart": 1.25}
 """Weight of a row that shares each part of the class with a deployment, relative to a row that does not.
 
 As for training steps (:data:`calculon.estimate.run_table.FACTORS`): MoE models have their own kernels and load
@@ -53,8 +56,8 @@ imbalance. The factors were not tuned to rows of served models.
 WIDEST = 10.0
 """Ratio of the ends of a range from which published rows validate no figure: the first digit is unknown."""
 
-FEWEST_SOURCES = 2
-"""Number of sources below which the error of a class cannot be separated from the error of a source."""
+FEWEST_CAMPAIGNS = 2
+"""Number of campaigns below which the error of a new one is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,28 +67,40 @@ class PublishedRow:
     Attributes:
         figure: One of :data:`FIGURES`.
         of_class: Class of the row; the engine is known.
+        model, system: Names of the model and of the system.
         source, study: Publisher, and the study under ``validation/``.
         ratio: Measured over predicted value.
     """
 
     figure: str
     of_class: ServedClass
+    model: str
+    system: str
     source: str
     study: str
     ratio: float
+
+    @property
+    def campaign(self) -> tuple[str, ...]:
+        """Publisher, model, engine, system, and whether prefill is apart: equal ones are measured alike."""
+        apart = "apart" * self.of_class.apart
+        return self.source, self.model, self.of_class.engine, self.system, apart
 
     def to_dict(self) -> dict[str, Any]:
         """Return the cells of a line of the file."""
         return {
             "figure": self.figure,
             **{name: getattr(self.of_class, name) for name in CLASS_FIELDS},
+            "apart": "yes" if self.of_class.apart else "",
+            "model": self.model,
+            "system": self.system,
             "source": self.source,
             "study": self.study,
             "ratio": f"{self.ratio:.4g}",
         }
 
 
-COLUMNS = ("figure", *CLASS_FIELDS, "source", "study", "ratio")
+COLUMNS = ("figure", *CLASS_FIELDS, "model", "system", "source", "study", "ratio")
 """Columns of the file."""
 
 
@@ -108,15 +123,16 @@ class Evidence:
     rows: tuple[PublishedRow, ...]
 
     def ends(self, of_class: ServedClass) -> Ends | None:
-        """Return the range of a class; None with fewer than :data:`FEWEST_SOURCES` sources."""
+        """Return the range of a class; None with fewer than :data:`FEWEST_CAMPAIGNS` campaigns."""
         if of_class not in self._ranges:
             self._ranges[of_class] = self._ends(of_class)
         return self._ranges[of_class]
 
     def _ends(self, of_class: ServedClass) -> Ends | None:
-        if len(set(self._sources.tolist())) < FEWEST_SOURCES:
+        if len(set(self._campaigns.tolist())) < FEWEST_CAMPAIGNS:
             return None
-        return self._own(of_class) if self.has(of_class).any() else self._outside
+        known = self._alike(of_class, "kind").any()
+        return self._interval(of_class) if known else self._outside
 
     def with_own(self, of_class: ServedClass, own: Sequence[OwnFigure]) -> Ends | None:
         """Return the range of a class that includes figures that a user measured; as :meth:`ends` without any.
@@ -145,39 +161,27 @@ class Evidence:
     def has(self, of_class: ServedClass) -> Array:
         """Return a mask of the rows of a class; rows of any engine if the class states none."""
         alike = [self._alike(of_class, name) for name in self._stated(of_class)]
-        # No published row describes a disaggregated deployment, whatever else it shares.
-        result: Array = np.all(alike, 0) & (not of_class.apart)
+        result: Array = np.all(alike, 0)
         return result
-
-    def without(self, source: str) -> "Evidence":
-        """Return the rows of all other sources."""
-        return Evidence(tuple(row for row in self.rows if row.source != source))
 
     def count(self, chosen: Array) -> "Count":
         """Return the numbers of selected rows and of their sources."""
         return Count(int(chosen.sum()), len(set(self._sources[chosen].tolist())))
 
     def sharing(self, of_class: ServedClass) -> tuple[str, "Count"]:
-        """Return rows that share the engine with a class, or else the kind of model, as a sentence and counts."""
-        by_engine = self._alike(of_class, "engine")
-        if of_class.engine != ANY_ENGINE and by_engine.any():
-            return f"run {ENGINES[of_class.engine]}", self.count(by_engine)
+        """Return the rows of the kind of model of a class, or else of its engine, as a sentence and counts."""
         by_kind = self._alike(of_class, "kind")
-        return f"are of {of_class.kind} models", self.count(by_kind)
-
-    def _own(self, of_class: ServedClass) -> Ends:
-        """Return the range of a class that has rows."""
-        found = self._interval(of_class)
-        alone = self.count(self.has(of_class)).sources < FEWEST_SOURCES
-        return found.widened(self._class_error) if alone else found
+        if of_class.engine == ANY_ENGINE or by_kind.any():
+            return f"are of {of_class.kind} models", self.count(by_kind)
+        return f"run {ENGINES[of_class.engine]}", self.count(self._alike(of_class, "engine"))
 
     @cached_property
     def _outside(self) -> Ends:
-        """Range of a class without rows."""
+        """Range of a kind of model without rows."""
         known = dict.fromkeys(row.of_class for row in self.rows)
         # Deployments may leave the engine open; their classes contain the rows of all engines.
         any_engine = dict.fromkeys(replace(one, engine=ANY_ENGINE) for one in known)
-        ranges = [self._own(one) for one in (*known, *any_engine)]
+        ranges = [self._interval(one) for one in (*known, *any_engine)]
         every = Ends(min(one.low for one in ranges), max(one.high for one in ranges))
         return every.widened(self._class_error)
 
@@ -191,7 +195,7 @@ class Evidence:
         return quantile((1 + LEVEL) / 2, several - 1.0) * scale
 
     def _interval(self, of_class: ServedClass) -> Ends:
-        """Return the interval of a new source, with the weights of rows for a class."""
+        """Return the interval of a new campaign, with the weights of rows for a class."""
         low, _, high = self._errors.limits(self._context(of_class))
         return Ends(low, high)
 
@@ -213,11 +217,11 @@ class Evidence:
         return {}
 
     @cached_property
-    def _fields(self) -> dict[str, list[str]]:
+    def _fields(self) -> dict[str, list[Any]]:
         return {name: [getattr(row.of_class, name) for row in self.rows] for name in CLASS_FIELDS}
 
     @cached_property
-    def _codes(self) -> dict[str, dict[str, int]]:
+    def _codes(self) -> dict[str, dict[Any, int]]:
         """Codes of the values of each field of a class."""
         return {
             name: {one: code for code, one in enumerate(dict.fromkeys(values))}
@@ -229,15 +233,19 @@ class Evidence:
         return np.unique([row.source for row in self.rows], return_inverse=True)[1]
 
     @cached_property
+    def _campaigns(self) -> Array:
+        names = ["\n".join(row.campaign) for row in self.rows]
+        return np.unique(names, return_inverse=True)[1]
+
+    @cached_property
     def _errors(self) -> SourceErrors:
+        campaigns = self._campaigns.tolist()
         context = [[self._codes[name][one] for one in self._fields[name]] for name in CLASS_FIELDS]
         return SourceErrors(
             # Logarithms: twice and half the predicted time are errors of equal size.
             ratios=np.log([row.ratio for row in self.rows]),
-            source=self._sources,
-            weight=equal_weights(
-                [row.source for row in self.rows], [row.study for row in self.rows]
-            ),
+            source=self._campaigns,
+            weight=equal_weights(campaigns, campaigns),
             context=np.array(context, int),
             factors=tuple(FACTORS[name] for name in CLASS_FIELDS),
             evidence=np.ones(len(self.rows), bool),
@@ -245,10 +253,10 @@ class Evidence:
 
     @cached_property
     def _class_means(self) -> list[float]:
-        """Means of the classes, with equal weights of the sources in a class."""
-        cells: dict[ServedClass, dict[str, list[float]]] = {}
+        """Means of the classes, with equal weights of the campaigns in a class."""
+        cells: dict[ServedClass, dict[tuple[str, ...], list[float]]] = {}
         for row, value in zip(self.rows, self._errors.ratios.tolist(), strict=True):
-            cells.setdefault(row.of_class, {}).setdefault(row.source, []).append(value)
+            cells.setdefault(row.of_class, {}).setdefault(row.campaign, []).append(value)
         return [float(np.mean([np.mean(one) for one in of.values()])) for of in cells.values()]
 
 
@@ -284,6 +292,8 @@ def published_rows() -> tuple[PublishedRow, ...]:
         PublishedRow(
             figure=one["figure"],
             of_class=_class_of(*(one[name] for name in CLASS_FIELDS)),
+            model=one["model"],
+            system=one["system"],
             source=one["source"],
             study=one["study"],
             ratio=float(one["ratio"]),
@@ -293,8 +303,10 @@ def published_rows() -> tuple[PublishedRow, ...]:
 
 
 @cache
-def _class_of(kind: str, engine: str, generation: str, load: str) -> ServedClass:
-    return ServedClass(kind=kind, engine=engine, generation=generation, load=load)
+def _class_of(kind: str, engine: str, generation: str, load: str, apart: str) -> ServedClass:
+    return ServedClass(
+        kind=kind, engine=engine, generation=generation, load=load, apart=apart == "yes"
+    )
 
 
 @cache

@@ -202,7 +202,15 @@ class ServedFields(Fields):
 
     @classmethod
     def formula(cls, one: SpecField, value: object, path: str, problems: list[Problem]) -> object:
-        """Return a constant, which is checked later with the record of a row, or the expression of a text."""
+        """Return a constant, which is checked later with the record of a row, or the expression of a text.
+
+        An object, such as a prefill pool, becomes a mapping of these.
+        """
+        if isinstance(value, Mapping):
+            return {
+                str(key): cls.formula(one, part, f"{path}.{key}", problems)
+                for key, part in value.items()
+            }
         if not isinstance(value, str) or value in one.declaration.choices:
             return value
         return Expression.decode(value, path, problems)

@@ -120,6 +120,10 @@ class Quantity:
         "columns with equal values in the parts of a run, whose rows add up to the measured value of one of them",
         default=Names(),
     )
+    fitted: Expression | None = declare(
+        "condition of rows of served models that a fit of this figure used: no evidence for ranges",
+        default=None,
+    )
     table: Layout | None = declare("layout of a separate table", default=None)
     cause: str = declare("likely cause of the largest errors", default="")
 

@@ -62,7 +62,8 @@ def predict_served(
                 reasons[i] = why
                 for name, value in figures.items():
                     found[name][i] = value
-    cases = [Case(model, {}, system) for model, system in zip(models, systems, strict=True)]
+    fields = [one.to_dict() for one in deployments]
+    cases = [Case(*each) for each in zip(models, fields, systems, strict=True)]
     return Prediction(found, reasons, np.zeros(len(rows), bool), cases)
 
 
@@ -114,19 +115,35 @@ def _records(
     kind = form.record.__name__.lower()
     columns: dict[str, Sequence[Any]] = {}
     for key, formula in form.values.items():
-        stated = isinstance(formula, Expression)
-        place = f"{kind}.{key}"
-        columns[key] = values(study, formula, rows, place) if stated else [formula] * len(rows)
+        columns[key] = _column(study, formula, rows, f"{kind}.{key}")
     result = []
     for i, row in enumerate(rows):
-        fields = {key: _whole(column[i]) for key, column in columns.items()}
-        stated_ones = {key: value for key, value in fields.items() if value is not None}
+        stated_ones = _stated({key: column[i] for key, column in columns.items()})
         try:
             result.append(read(i, fill(form.source, row.cells) if form.source else stated_ones))
         except SpecError as error:
             one = error.problems[0]
             raise row.refuse(f"{kind}.{one.field}", one.expected, one.found, one.hint) from None
     return result
+
+
+def _column(study: Study, formula: Any, rows: Sequence[Row], place: str) -> Sequence[Any]:
+    """Return the value of a field in each row; None for an object, such as a prefill pool, without any value."""
+    if isinstance(formula, Mapping):
+        parts = {key: _column(study, one, rows, f"{place}.{key}") for key, one in formula.items()}
+        return [
+            _stated({key: part[i] for key, part in parts.items()}) or None for i in range(len(rows))
+        ]
+    return (
+        values(study, formula, rows, place)
+        if isinstance(formula, Expression)
+        else [formula] * len(rows)
+    )
+
+
+def _stated(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that have a value."""
+    return {key: _whole(value) for key, value in fields.items() if value is not None}
 
 
 def _whole(value: Any) -> Any:

@@ -1,25 +1,26 @@
 """Published rows of served models with their classes, and the coverage of their prediction ranges."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from calculon.base.frozen import dataclass
-from calculon.base.units import Array
 from calculon.declarations.named_values import PUBLISHED
 from calculon.declarations.serving_classes import ENGINES, KINDS, LOADS, ServedClass
 from calculon.estimate.served_errors import (
     FIGURES,
+    Evidence,
     PublishedRow,
     evidence,
     published_rows,
     queued,
 )
-from calculon.estimate.source_errors import equal_weights
-from calculon.validate.measured_and_predicted import Result
+from calculon.validate.measured_and_predicted import Comparison, Result
+from calculon.validate.published_study import fill
 from calculon.validate.served import OF_CLASSES
+from calculon.validate.study_rows import values
 
 WORDS = {
     "NIM": "nim",
@@ -58,22 +59,34 @@ def _of_study(result: Result) -> Iterator[PublishedRow]:
         figure = _ESTIMATES.get(one.quantity.estimate.text)
         if figure is None:
             continue
-        for row, measured, predicted in zip(one.rows, one.measured, one.estimated, strict=True):
+        columns = one.rows, one.measured, one.estimated, _fitted(result, one)
+        for row, measured, predicted, fitted in zip(*columns, strict=True):
             name = str(row.cells.get("engine", ""))
             engine = next((kind for word, kind in WORDS.items() if word in name), "")
-            if not engine or name.startswith(BEFORE_2024):
+            if not engine or name.startswith(BEFORE_2024) or fitted:
                 continue
             here = place[row.number]
             case = found.cases[here]
             concurrency, most = (float(found.values[figure][here]) for figure in OF_CLASSES)
             family = case.system.provenance.family
+            apart = "prefill" in case.execution
             yield PublishedRow(
                 figure=figure,
-                of_class=ServedClass.of(case.model, engine, family, concurrency, most),
+                of_class=ServedClass.of(case.model, engine, family, concurrency, most, apart=apart),
+                model=fill(result.study.model.source, row.cells),
+                system=case.system.name,
                 source=publisher(str(row.cells["source"])),
                 study=result.study.name,
                 ratio=float(measured / predicted),
             )
+
+
+def _fitted(result: Result, one: Comparison) -> list[Any]:
+    """Return whether a fit of the compared figure used each row."""
+    condition, name = one.quantity.fitted, one.quantity.name
+    if condition is None:
+        return [False] * len(one.rows)
+    return values(result.study, condition, one.rows, f"quantities.{name}.fitted")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,33 +95,38 @@ class ClassScore:
 
     Attributes:
         figure, kind, part: Figure, kind of model, and engine, generation or load; empty for all.
-        rows, sources: Numbers of published rows and of their sources.
+        rows, campaigns, sources: Numbers of published rows, of their campaigns and of their publishers.
         median, absolute: Medians of the signed and of the absolute errors, in percent of the measured value.
-        coverage, below, above: Percentage of the measured values inside, below and above the range from all other
-            sources, with equal weights of sources. None with too few sources.
+        new_campaign, new_source: Percentage of the rows inside the range from all other campaigns, and from all other
+            publishers. None with too few of them.
     """
 
     figure: str
     kind: str
     part: str
     rows: int
+    campaigns: int
     sources: int
     median: float
     absolute: float
-    coverage: float | None
-    below: float | None
-    above: float | None
+    new_campaign: float | None
+    new_source: float | None
+
+
+Judged = tuple[PublishedRow, bool | None, bool | None]
+"""Row, and whether the ranges from all other campaigns and from all other publishers contain it; None: no range."""
 
 
 def class_scores(results: Sequence[Result]) -> list[ClassScore]:
-    """Return errors of rows by figure and kind of model, and within these by engine, generation and load.
+    """Return errors of rows by figure and kind of model, and within these by engine, generation, load and pools.
 
     Ranges also use rows of the catalog from studies that are not among the results.
     """
     own = served_rows(results)
     names = {one.study.name for one in results}
     others = [row for row in published_rows() if row.study not in names]
-    judged = list(zip(own, _sides(own, others), strict=True))
+    inside = (_inside(own, others, key) for key in (_campaign, _source))
+    judged = list(zip(own, *inside, strict=True))
     result = []
     for figure in FIGURES:
         for kind in KINDS:
@@ -117,17 +135,26 @@ def class_scores(results: Sequence[Result]) -> list[ClassScore]:
             ]
             result += [_score(figure, kind, "", rows)] if rows else []
             for part in _PARTS:
-                values = dict.fromkeys(map(part, (row for row, _ in rows)))
+                values = dict.fromkeys(part(row) for row, *_ in rows)
                 for value in sorted(values, key=_place) if len(values) > 1 else ():
                     chosen = [one for one in rows if part(one[0]) == value]
                     result.append(_score(figure, kind, value, chosen))
     return result
 
 
+def _campaign(row: PublishedRow) -> Hashable:
+    return row.campaign
+
+
+def _source(row: PublishedRow) -> Hashable:
+    return row.source
+
+
 _PARTS: tuple[Callable[[PublishedRow], str], ...] = (
     lambda row: ENGINES[row.of_class.engine],
     lambda row: row.of_class.generation,
     lambda row: row.of_class.load,
+    lambda row: "prefill apart" if row.of_class.apart else "prefill and decoding together",
 )
 
 
@@ -137,50 +164,43 @@ def _place(name: str) -> tuple[int, str]:
     return (loads.index(name) if name in loads else 0, name)
 
 
-def _sides(own: Sequence[PublishedRow], others: Sequence[PublishedRow]) -> list[float]:
-    """Return -1 for rows below the range from all other sources, 1 above, 0 inside; NaN without a range."""
+def _inside(
+    own: Sequence[PublishedRow],
+    others: Sequence[PublishedRow],
+    left_out: Callable[[PublishedRow], Hashable],
+) -> list[bool | None]:
+    """Return whether the range from the rows that differ in a property contains each row; None without a range."""
     together = evidence((*own, *others))
-    without = {
-        (key, source): together[key].without(source)
-        for key in together
-        for source in dict.fromkeys(row.source for row in together[key].rows)
+    rest = {
+        (key, value): Evidence(tuple(row for row in known.rows if left_out(row) != value))
+        for key, known in together.items()
+        for value in dict.fromkeys(map(left_out, known.rows))
     }
-    result = []
+    result: list[bool | None] = []
     for row in own:
-        rest = without[queued(row.figure, row.of_class), row.source]
-        ends = rest.ends(row.of_class) if rest.rows else None
-        ratio = np.log(row.ratio)
-        result.append(
-            np.nan if ends is None else float(ratio > ends.high) - float(ratio < ends.low)
-        )
+        ends = rest[queued(row.figure, row.of_class), left_out(row)].ends(row.of_class)
+        result.append(None if ends is None else ends.low <= np.log(row.ratio) <= ends.high)
     return result
 
 
-def _score(
-    figure: str, kind: str, part: str, judged: Sequence[tuple[PublishedRow, float]]
-) -> ClassScore:
-    rows = [row for row, _ in judged]
+def _score(figure: str, kind: str, part: str, judged: Sequence[Judged]) -> ClassScore:
+    rows = [row for row, *_ in judged]
     errors = np.array([100 * (1 / row.ratio - 1) for row in rows])
-    sources = [row.source for row in rows]
     return ClassScore(
         figure=figure,
         kind=kind,
         part=part,
         rows=len(rows),
-        sources=len(set(sources)),
+        campaigns=len({row.campaign for row in rows}),
+        sources=len({row.source for row in rows}),
         median=float(np.median(errors)),
         absolute=float(np.median(np.abs(errors))),
-        **_shares(np.array([side for _, side in judged]), rows),
+        new_campaign=_share([one for _, one, _ in judged]),
+        new_source=_share([one for *_, one in judged]),
     )
 
 
-def _shares(sides: Array, rows: Sequence[PublishedRow]) -> dict[str, Any]:
-    """Return the percentages of rows inside, below and above their ranges."""
-    known = np.isfinite(sides)
-    if not known.any():
-        return dict.fromkeys(("coverage", "below", "above"))
-    weights = equal_weights([row.source for row in rows], [row.study for row in rows]) * known
-    return {
-        name: float(100 * weights[sides == side].sum() / weights.sum())
-        for name, side in (("coverage", 0), ("below", -1), ("above", 1))
-    }
+def _share(inside: Sequence[bool | None]) -> float | None:
+    """Return the percentage of rows inside their ranges."""
+    known = [one for one in inside if one is not None]
+    return 100 * sum(known) / len(known) if known else None

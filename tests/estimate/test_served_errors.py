@@ -56,6 +56,8 @@ def any_rows(random: Random, sources: int = 5) -> tuple[PublishedRow, ...]:
             row = PublishedRow(
                 figure="tpot",
                 of_class=random.choice(classes),
+                model="model",
+                system="system",
                 source=f"source {source}",
                 study=f"study {source} {random.randint(0, 1)}",
                 ratio=math.exp(shift + random.gauss(0, 0.1)),
@@ -68,12 +70,11 @@ SEEDS = range(20)
 
 
 @for_each("seed", SEEDS)
-def test_a_class_without_rows_has_a_wider_range_than_every_class_with_rows(seed):
-    rows = any_rows(Random(seed))
+def test_a_kind_of_model_without_rows_has_a_wider_range_than_every_class_with_rows(seed):
+    rows = [row for row in any_rows(Random(seed), 9) if row.of_class.kind != "MoE"]
     known = {row.of_class for row in rows}
-    found, random = Evidence(rows), Random(seed)
-    outside = next(one for one in iter(lambda: any_class(random), None) if one not in known)
-    low, high = found.ends(outside)
+    found = Evidence(tuple(rows))
+    low, high = found.ends(replace(rows[0].of_class, kind="MoE"))
     for one in (*known, *(replace(one, engine=ANY_ENGINE) for one in known)):
         ends = found.ends(one)
         assert low <= ends.low < ends.high <= high
@@ -81,7 +82,20 @@ def test_a_class_without_rows_has_a_wider_range_than_every_class_with_rows(seed)
 
 
 @for_each("seed", SEEDS)
-def test_sources_count_alike_whatever_rows_they_have(seed):
+def test_a_class_without_rows_has_the_range_of_its_kind(seed, monkeypatch):
+    """With equal weights of all rows of a kind."""
+    factors = {name: 1.0 if name != "kind" else 8.0 for name in module.FACTORS}
+    monkeypatch.setattr(module, "FACTORS", factors)
+    rows = any_rows(Random(seed))
+    found = Evidence(rows)
+    for row in rows:
+        outside = replace(row.of_class, generation="TPU", apart=True)
+        assert not found.has(outside).any()
+        assert found.ends(outside) == found.ends(row.of_class)
+
+
+@for_each("seed", SEEDS)
+def test_campaigns_count_alike_whatever_rows_they_have(seed):
     """Rows of a source that are there several times change no range."""
     rows = any_rows(Random(seed))
     again = (*rows, *(row for row in rows if row.source == "source 0" for _ in range(9)))
@@ -99,7 +113,7 @@ def test_ranges_follow_a_bias_of_all_rows(seed):
 
 
 @for_each("seed", SEEDS)
-def test_more_sources_that_differ_as_much_make_a_range_narrower(seed):
+def test_more_campaigns_that_differ_as_much_make_a_range_narrower(seed):
     rows = any_rows(Random(seed))
     several = (*rows, *(replace(row, source=f"{row.source} again") for row in rows))
     one = rows[0].of_class
@@ -110,10 +124,24 @@ def test_more_sources_that_differ_as_much_make_a_range_narrower(seed):
 @for_each("name", module.FACTORS)
 def test_rows_of_the_same_class_count_more(name):
     near = ServedClass(kind="MoE", engine="vllm", generation="NVIDIA Hopper", load=FULL)
-    far = {"kind": "dense", "engine": "sglang", "generation": "AMD CDNA 3", "load": LATENCY}
+    far = {
+        "kind": "dense",
+        "engine": "sglang",
+        "generation": "AMD CDNA 3",
+        "load": LATENCY,
+        "apart": True,
+    }
     other = replace(near, **{name: far[name]})
     rows = tuple(
-        PublishedRow(figure="tpot", of_class=one, source=source, study=source, ratio=ratio)
+        PublishedRow(
+            figure="tpot",
+            of_class=one,
+            model="model",
+            system="system",
+            source=source,
+            study=source,
+            ratio=ratio,
+        )
         for one, ratio, sources in ((near, 1.0, "ab"), (other, 2.0, "cd"))
         for source in sources
     )
@@ -121,38 +149,23 @@ def test_rows_of_the_same_class_count_more(name):
     assert np.exp(middles) == pytest.approx([1.0, 2.0])
 
 
-@for_each("seed", SEEDS)
-def test_a_class_of_one_source_has_a_wider_range_than_if_two_sources_had_it(seed, monkeypatch):
-    # With equal weights of all rows, only the error of the class differs.
-    monkeypatch.setattr(module, "FACTORS", dict.fromkeys(module.FACTORS, 1.0))
-    rows = any_rows(Random(seed))
-    one = replace(rows[0].of_class, generation="TPU")
-    other = next(row for row in rows if row.source != rows[0].source)
-    ranges = []
-    for of_class in (rows[0].of_class, one):
-        own = replace(rows[0], of_class=one), replace(other, of_class=of_class)
-        ends = Evidence((*own, *rows)).ends(one)
-        ranges.append(ends.high - ends.low)
-    assert ranges[0] > ranges[1]
-
-
-def test_one_source_says_nothing_about_others():
-    rows = any_rows(Random(2), sources=1)
-    assert Evidence(rows).ends(rows[0].of_class) is None
+def test_one_campaign_says_nothing_about_others():
+    one, *others = any_rows(Random(2), sources=1)
+    rows = (one, *(replace(row, of_class=one.of_class) for row in others))
+    assert Evidence(rows).ends(one.of_class) is None
+    again = tuple(replace(row, model="another model") for row in rows)
+    assert Evidence((*rows, *again)).ends(one.of_class) is not None
 
 
 def test_an_unknown_engine_makes_rows_of_all_engines_alike():
-    """Of a class that several sources have; one of a single source has the error of classes, too."""
     rows = any_rows(Random(3))
-    engines = zip(("source 0", "source 1"), ("vllm", "sglang"), strict=True)
-    own = [
-        replace(rows[0], source=source, of_class=replace(rows[0].of_class, engine=engine))
-        for source, engine in engines
-    ]
-    rows = (*own, *rows)
     one = replace(rows[0].of_class, engine=ANY_ENGINE)
     found = Evidence(rows)
-    others = [replace(row, of_class=replace(row.of_class, engine="nim")) for row in rows]
+    # The campaigns of different engines remain different.
+    others = [
+        replace(row, model=row.of_class.engine, of_class=replace(row.of_class, engine="nim"))
+        for row in rows
+    ]
     assert found.ends(one) == pytest.approx(Evidence(tuple(others)).ends(one))
     assert found.has(one).sum() == sum(
         replace(row.of_class, engine=ANY_ENGINE) == one for row in rows
@@ -185,15 +198,13 @@ def test_loads_are_sequences_against_what_the_batch_allows(concurrency, most, lo
     assert found == ServedClass(kind="dense", engine="vllm", generation="", load=load)
 
 
-def test_no_row_has_processors_that_only_prefill():
-    one = published_rows()[0].of_class
-    apart = replace(one, apart=True)
-    other = replace(one, generation="none")
-    figures = {"tpot": 1.0, "output_rate": 1.0}
-    found, outside = (served_ranges(each, figures) for each in (apart, other))
-    for name, each in found.items():
-        assert (each.class_rows, each.low, each.high) == (0, outside[name].low, outside[name].high)
-    assert apart.in_words == f"{one.in_words}, prefill on other processors"
+def test_pools_for_prefill_are_classes_of_their_own():
+    one = next(row.of_class for row in published_rows() if row.of_class.apart)
+    for of_class in (one, replace(one, apart=False)):
+        (found,) = served_ranges(of_class, {"tpot": 1.0}).values()
+        own = [row for row in published_rows() if row.of_class == of_class and row.figure == "tpot"]
+        assert found.class_rows == len(own)
+    assert one.in_words == f"{replace(one, apart=False).in_words}, prefill on other processors"
 
 
 @for_each(
@@ -252,25 +263,15 @@ def test_no_range_is_faster_than_the_roofline():
     assert (beaten["tpot"].low, beaten["output_rate"].high) == pytest.approx((0.02, 1000))
 
 
-def test_of_a_class_without_rows_the_basis_names_rows_of_its_engine_else_of_its_kind():
+def test_of_a_class_without_rows_the_basis_names_rows_of_its_kind():
     rows = published_rows()
-    one = replace(rows[0].of_class, generation="none", engine="vllm")
-    for name, words in (("vllm", "run vLLM"), (ANY_ENGINE, f"are of {one.kind} models")):
-        own = replace(one, engine=name)
-        (found,) = served_ranges(own, {"tpot": 1.0}).values()
-        shared = [
-            row
-            for row in rows
-            if row.figure == "tpot"
-            and (
-                row.of_class.engine == name
-                or (name == ANY_ENGINE and row.of_class.kind == one.kind)
-            )
-        ]
-        assert found.class_rows == 0
-        assert found.sharing_rows == len(shared)
-        assert f"{len(shared):,} rows of" in basis(own, {"tpot": found})
-        assert words in basis(own, {"tpot": found})
+    one = replace(rows[0].of_class, generation="none")
+    (found,) = served_ranges(one, {"tpot": 1.0}).values()
+    shared = [row for row in rows if row.figure == "tpot" and row.of_class.kind == one.kind]
+    assert found.class_rows == 0
+    assert found.sharing_rows == len(shared)
+    assert f"{len(shared):,} rows of" in basis(one, {"tpot": found})
+    assert f"are of {one.kind} models" in basis(one, {"tpot": found})
 
 
 def test_without_a_file_there_are_none(monkeypatch, tmp_path):

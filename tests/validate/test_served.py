@@ -63,6 +63,19 @@ def test_rows_are_compared_with_the_figures_of_their_deployments(result):
     assert other.estimated == pytest.approx([each["output_rate"] for each in figures[1:]])
 
 
+def test_a_pool_for_prefill_is_stated_by_columns_and_absent_where_they_are_blank(result):
+    pool = {"num_procs": "pool", "tensor_par": "pool"}
+    study = STUDY | {"deployment": STUDY["deployment"] | {"tensor_par": 1, "prefill": pool}}
+    rows = CSV.replace("rate\n", "rate,pool\n").replace("700\n", "700,\n")
+    found = result(study, rows.replace(",\nb", ",,\nb").replace("9000\n", "9000,1\n"), "corrected")
+    apart = {"num_procs": 2, "weights_dtype": "float8", "kv_dtype": "float8"}
+    apart["prefill"] = {"num_procs": 1, "tensor_par": 1}
+    expected = serve("llama3-8B", apart, "h100_80g_sxm", {"prompt": 1000, "output": 200})
+    (one,) = (c for c in found.own.comparisons if c.quantity.name == "tokens")
+    figures = [served(1, "float16", output=200, users=4)["output_rate"], expected["output_rate"]]
+    assert one.estimated == pytest.approx(figures)
+
+
 def test_the_published_edition_has_no_deployments(result):
     found = result(STUDY, CSV, "sc23")
     assert found.rows == ()
