@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calculon.base.errors import Infeasible
+from calculon.hardware.serving import ENGINE_KERNELS, FASTEST
 from calculon.serving.passes.exchange import ROUTINGS
 from calculon.serving.records.deployment import ADMISSIONS, OVERLAPS
 from calculon.serving.records.number_types import CACHE_TYPES, WEIGHT_TYPES
@@ -122,6 +123,7 @@ def deployments(draw: st.DrawFn, model: Document, **fixed: Any) -> Document:
         "expert_par": apart,
         "redundant_experts": copies,
         "routing": draw(st.sampled_from(sorted(ROUTINGS))) if experts > 1 else "balanced",
+        "expert_kernels": draw(st.sampled_from((FASTEST, *ENGINE_KERNELS))),
         "dispatch_dtype": draw(st.sampled_from(SENT)) if experts > 1 else "same",
         "overlap": draw(st.sampled_from(sorted(OVERLAPS))) if experts > 1 else "none",
         "weights_dtype": draw(st.sampled_from(sorted(WEIGHT_TYPES))),

@@ -29,7 +29,10 @@ WEIGHTS = {
     "w4a16_mxfp4": "mxfp4",
     "w4a8_mxfp4_mxfp8": "mxfp4_mxfp8",
 }
-"""Types of the table, as deployments name them."""
+"""Types of the table of the fastest engines, as deployments name them."""
+
+TABLE_TYPES = WEIGHTS | {"fp8_block": "float8_block"}
+"""All types of the tables. Layers of the fastest engines scaled by blocks follow the law of other products."""
 
 SAME_CHIP = {"H100-SXM5-80GB": "H200-SXM5-141GB", "H200-SXM5-141GB": "H100-SXM5-80GB"}
 """Processor whose layers are fitted together with those of another one, by shares of peak and bandwidth."""
@@ -43,8 +46,10 @@ Source: FlashInfer, ``trtllm_batched_gemm_runner``, transposed MMA output and ``
 WIDTH = 128
 """Columns of a tile."""
 
-_SHAPE = ["hidden", "ffn", "topk", "experts", "tp"]
-_KEY = ["dtype", *_SHAPE[:4], "distribution"]
+SHAPE = ["hidden", "ffn", "topk", "experts", "tp"]
+"""Columns whose hash decides which layers are held out."""
+
+_KEY = ["dtype", *SHAPE[:4], "distribution"]
 _SCALE = 0.03  # log error above which a row counts linearly instead of squared
 _DIGITS = 3
 
@@ -129,11 +134,11 @@ def grouped_products(
     rows = table[table.gpu.isin(pool) & table.dtype.isin(list(WEIGHTS))].reset_index(drop=True)
     if not (rows.gpu == gpu).any():
         return None
-    kept = held_out(rows[_SHAPE])
+    kept = held_out(rows[SHAPE])
     floor, laws, predicted = _fitted(rows, ~kept, system)
     own, used = (rows.gpu == gpu).to_numpy(), ", ".join(sorted(rows.source.unique()))
     text = f"fitted to {int((~kept).sum())} expert layers of systems/measured/moe.csv: {used}"
-    stated = {WEIGHTS[one]: _stated(law) for one, law in laws.items()}
+    stated = {WEIGHTS[one]: stated_law(law) for one, law in laws.items()}
     seconds = rows.time_s.to_numpy(float)
     columns = {"measured": seconds[own], "predicted": predicted[own], "held_out": kept[own]}
     return (
@@ -153,7 +158,7 @@ def _fitted(
     because their kernels were not tuned.
     """
     layers, seconds = layers_of(rows, system), rows.time_s.to_numpy(float)
-    dense = {one: _dense(system, one) for one in sorted(rows.dtype.unique())}
+    dense = {one: dense_law(system, WEIGHTS[one]) for one in sorted(rows.dtype.unique())}
     places = {one: np.flatnonzero((rows.dtype == one).to_numpy()) for one in dense}
 
     def laws(found: Array) -> dict[str, Gemm]:
@@ -169,7 +174,7 @@ def _fitted(
         for one, law in laws(found).items():
             some = places[one][selected[places[one]]]
             floor = float(np.exp(found[0]))
-            result[some] = layers.times(law, floor, some, _processor(system, one))
+            result[some] = layers.times(law, floor, some, processor_of(system, WEIGHTS[one]))
         return result[selected]
 
     def errors(found: Array) -> Array:
@@ -192,7 +197,7 @@ def _fitted(
     return floor, laws(solved), times(solved, np.ones(len(rows), bool))
 
 
-def _stated(law: Gemm) -> dict[str, Any]:
+def stated_law(law: Gemm) -> dict[str, Any]:
     """Return a law as a system file states it."""
     names = ("max_efficiency", "multiprocessors", "half_depth", "wave_overlap", "start")
     tiles = [[one.m, one.n, one.efficiency] for one in law.tiles.tiles]
@@ -203,25 +208,26 @@ def _stated(law: Gemm) -> dict[str, Any]:
     }
 
 
-def _engine(system: System, dtype: str) -> str:
-    """Return the type of the arithmetic of the products of experts."""
-    return _types(system, dtype).engines[1]
+def _engine(system: System, weights: str) -> str:
+    """Return the type of the arithmetic of the products of experts with a type of weights."""
+    return _types(system, weights).engines[1]
 
 
-def _dense(system: System, dtype: str) -> Gemm:
-    law = system.rate("product", _engine(system, dtype))
+def dense_law(system: System, weights: str) -> Gemm:
+    """Return the law of other products with a type of weights."""
+    law = system.rate("product", _engine(system, weights))
     assert isinstance(law, Gemm)
     return law
 
 
-def _processor(system: System, dtype: str) -> Processor:
-    engine = _engine(system, dtype)
+def processor_of(system: System, weights: str) -> Processor:
+    """Return what products with a type of weights depend on."""
+    engine = _engine(system, weights)
     peak = system.product_engine(engine).peak
     return Processor(peak, system.mem1.bandwidth, ENGINE_BYTES[engine])
 
 
-def _types(system: System, dtype: str) -> NumberTypes:
-    weights = WEIGHTS[dtype]
+def _types(system: System, weights: str) -> NumberTypes:
     return NumberTypes.of(system, weights, weights, "bfloat16", "bfloat16")
 
 
@@ -232,7 +238,9 @@ def layer_times(rows: pd.DataFrame, system: System) -> Seconds:
     assert serving.grouped is not None
     for one in rows.dtype.unique():
         some, law = np.flatnonzero((rows.dtype == one).to_numpy()), serving.grouped[WEIGHTS[one]]
-        result[some] = layers.times(law, serving.routing_floor, some, _processor(system, one))
+        result[some] = layers.times(
+            law, serving.routing_floor, some, processor_of(system, WEIGHTS[one])
+        )
     return result
 
 
@@ -271,7 +279,9 @@ def _of_model(group: pd.DataFrame, system: System) -> tuple[Seconds, int, Array]
     routing = str(first.distribution).replace("law_", "law:")
     kernels = [
         row
-        for row in pass_rows(model, _types(system, first["dtype"]), sizes, routing=routing)
+        for row in pass_rows(
+            model, _types(system, TABLE_TYPES[first["dtype"]]), sizes, routing=routing
+        )
         if _measured(row)
     ]
     timed = pass_times(model, system, kernels, sizes).rows

@@ -59,8 +59,8 @@ class Replica:
     def take(self, places: Any) -> "Replica":
         """Return the deployments at some indices, in that order, with the cached draft."""
         taken = replace(self, deployments=self.deployments.take(places))
-        # reading the file of a draft model again would dominate a search
-        vars(taken)["draft"] = self.draft
+        # reading the file of a draft model again would dominate a search; a new machine would have no cached values
+        vars(taken).update(draft=self.draft, machine=self.machine)
         return taken
 
     def without_draft(self) -> "Replica":
@@ -74,6 +74,15 @@ class Replica:
         d = self.deployments.record
         weights = d.weights_dtype, d.of_experts, d.head_dtype
         return NumberTypes.of(self.system, *weights, d.kv_dtype, d.dispatch_dtype)
+
+    @cached_property
+    def machine(self) -> System:
+        """The machine, with the kernels of expert layers that the engine runs."""
+        ext = self.system.ext
+        serving = ext.serving.with_kernels(self.deployments.record.expert_kernels)
+        if serving is ext.serving:
+            return self.system
+        return replace(self.system, ext=replace(ext, serving=serving))
 
     @cached_property
     def draft(self) -> Draft:
@@ -125,8 +134,8 @@ class Replica:
         }
         graphs = d.in_graphs(sizes.prompts)
         rows = pass_rows(self.model, self.types, sizes, **choices)
-        times = pass_times(self.model, self.system, rows, sizes, graphs=graphs, overlap=d.overlap)
-        return self.draft.after(times, self.system, self.types, sizes, graphs=graphs, **choices)
+        times = pass_times(self.model, self.machine, rows, sizes, graphs=graphs, overlap=d.overlap)
+        return self.draft.after(times, self.machine, self.types, sizes, graphs=graphs, **choices)
 
     def sizes(self, **columns: Array | float) -> PassSizes:
         """Return sizes of passes on a rank of each replica."""

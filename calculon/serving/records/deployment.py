@@ -10,6 +10,7 @@ from calculon.base.frozen import dataclass
 from calculon.base.units import GIB, Array, Count
 from calculon.declarations.fields import declare, spec_fields
 from calculon.declarations.serving_classes import ANY_ENGINE, ENGINE_CHOICES
+from calculon.hardware.serving import ENGINE_KERNELS, FASTEST
 from calculon.serving.caches.prefixes import NO_TIER, OFFLOADS
 from calculon.serving.passes.exchange import ROUTINGS
 from calculon.serving.records.number_types import CACHE_TYPES, WEIGHT_TYPES
@@ -58,6 +59,13 @@ class Deployment(Pool):
         choices=tuple(ROUTINGS),
         default="balanced",
         source="aiconfigurator, docs/POWER_LAW_DISTRIBUTION.md, for the exponents",
+    )
+    expert_kernels: str = declare(
+        "engine whose kernels run layers of experts; fastest: the fastest measured with the type of their weights "
+        "(ext.serving.expert_kernels of the system)",
+        choices=(FASTEST, *ENGINE_KERNELS),
+        default=FASTEST,
+        source="aiconfigurator, measured layers of experts by engine (systems/measured/README.md)",
     )
     dispatch_dtype: str = declare(
         "type in which tokens are sent to their experts; same: the type in which experts compute. Results return in 16 "
