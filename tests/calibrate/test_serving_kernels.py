@@ -71,7 +71,7 @@ def test_rows_that_the_fit_did_not_see_are_as_far_off_as_promised():
         assert all(told[group]["median"] <= 10 for group in GROUPS), name
         assert told[GROUP]["median"] <= 17, name
         of_engines = [told[group]["median"] for group in told if group.startswith(f"{GROUP} of ")]
-        assert all(median <= 22 for median in of_engines), name
+        assert all(median <= 25 for median in of_engines), name
 
 
 @pytest.mark.parametrize("name", measured.GPUS)

@@ -7,13 +7,14 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import least_squares
 
-from calculon.base.units import Array, Bytes, Count, Seconds
+from calculon.base.units import Array, Count, Seconds
 from calculon.calibrate.kernels.fitted_part import PROCESSORS, held_out
 from calculon.calibrate.steps import rounded
 from calculon.declarations.model import Model
 from calculon.declarations.named_values import ENGINE_BYTES
 from calculon.hardware.kernels.laws import Gemm, Processor, Tile, Tiles
 from calculon.hardware.system import System
+from calculon.serving.passes.exchange import EVEN
 from calculon.serving.passes.pass_rows import Row, pass_rows
 from calculon.serving.passes.pass_sizes import PassSizes
 from calculon.serving.passes.row_times import pass_times
@@ -276,7 +277,8 @@ def _of_model(group: pd.DataFrame, system: System) -> tuple[Seconds, int, Array]
         decoded=group.tokens.to_numpy(float),
         context=1,
     )
-    routing = str(first.distribution).replace("law_", "law:")
+    # layers called balanced have exactly as many tokens for each expert
+    routing = str(first.distribution).replace("law_", "law:").replace("balanced", EVEN)
     kernels = [
         row
         for row in pass_rows(
@@ -287,7 +289,7 @@ def _of_model(group: pd.DataFrame, system: System) -> tuple[Seconds, int, Array]
     timed = pass_times(model, system, kernels, sizes).rows
     both = list(zip(kernels, timed, strict=False))
     rest = np.zeros(len(group)) + sum(time.time for row, time in both if row.name != "experts")
-    products = [_product(row, model, group) for row in kernels if row.name == "experts"]
+    products = [_product(row, group) for row in kernels if row.name == "experts"]
     floors = sum(row.layer is not None and row.layer.kernel == "routing" for row in kernels)
     return rest, floors, np.stack(products, axis=1)
 
@@ -301,16 +303,10 @@ def _measured(row: Row) -> bool:
     )
 
 
-def _product(row: Row, model: Model, group: pd.DataFrame) -> Array:
-    """Return experts, rows, width, depth and bytes of a product; balanced tokens touch as many experts as they can."""
+def _product(row: Row, group: pd.DataFrame) -> Array:
+    """Return experts, rows, width, depth and bytes of a product."""
     assert row.layer is not None
     assert row.layer.product is not None
     sizes = np.broadcast_arrays(*(np.asarray(one, float) for one in row.layer.product), row.moved)
-    batch, m, depth, n, moved = (np.broadcast_to(one, len(group)).copy() for one in sizes)
-    if group.distribution.iloc[0] == "balanced":
-        own = model.num_experts / group.ep.to_numpy(float)
-        chosen = group.tokens.to_numpy(float) * model.experts_per_token * own / model.num_experts
-        touched: Bytes = np.clip(chosen, 1.0, own)
-        moved += (touched - batch) * row.weights / batch
-        batch, m = touched, batch * m / touched
+    batch, m, depth, n, moved = (np.broadcast_to(one, len(group)) for one in sizes)
     return np.stack([batch, m, n, depth, moved])

@@ -14,6 +14,7 @@ graphs of decode passes cannot do (DeepEP, README);
 import heapq
 from collections.abc import Mapping
 from functools import lru_cache
+from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
@@ -34,7 +35,15 @@ from calculon.serving.records.number_types import ACTIVATION_BYTES, NumberTypes
 # exponents: 1.01 for DeepSeek-R1 and 1.2 for Qwen3-235B, whose busiest fifth of experts receives about 65 % of the
 # tokens. The interval [1, 100] was chosen to match: it gives 67 %.
 
-ROUTINGS: Mapping[str, float] = {"balanced": 0.0, "power_law:1.01": 1.01, "power_law:1.2": 1.2}
+EVEN = "even"
+"""Routing that gives all experts the same number of tokens in each pass, as some benchmarks force it to."""
+
+ROUTINGS: Mapping[str, float] = {
+    EVEN: 0.0,
+    "balanced": 0.0,
+    "power_law:1.01": 1.01,
+    "power_law:1.2": 1.2,
+}
 """Exponents of the shares of experts by name; 0 means equal shares."""
 
 LARGEST = 100.0
@@ -61,7 +70,7 @@ def shares(routing: str, experts: int) -> Array:
 
 
 def imbalance(routing: str, experts: int, groups: Count, copies: Count) -> Array:
-    """Return the tokens of the busiest rank over the mean, for columns of groups with different experts.
+    """Return the tokens of the busiest rank over the mean, over many passes.
 
     Without copies, experts are placed at random, in the numbering of the model, and the result is a mean over
     placements. With copies, each copy goes to the expert with the most tokens per copy, and all are placed greedily,
@@ -81,6 +90,47 @@ def imbalance(routing: str, experts: int, groups: Count, copies: Count) -> Array
     distinct, number = np.unique(pairs, axis=0, return_inverse=True)
     each = [_fullest(routing, experts, int(one[0]), int(one[1])) for one in distinct]
     return np.array(each)[number.reshape(-1)].reshape(result.shape)
+
+
+def busiest(model: Model, groups: Count, copies: Count, tokens: Count, routing: str) -> Array:
+    r"""Return the tokens of the busiest rank of a pass over the mean.
+
+    .. math:: 1 + \sqrt{(u - 1)^2 + c_g^2 / r}
+
+    with the :func:`imbalance` u over many passes, and chance in a pass in which a rank has r rows in the mean: the
+    standard deviation of its rows is the root of r, and the largest of g ranks exceeds the mean by c_g standard
+    deviations (:func:`expected_largest`). Both are independent. A token sends a rank at most one row for each of its
+    experts.
+
+    Args:
+        model: The model with experts.
+        groups, copies, routing: As in :func:`imbalance`.
+        tokens: Tokens of all ranks.
+    """
+    uneven = imbalance(routing, model.num_experts, groups, copies)
+    if routing == EVEN:
+        return uneven
+    each = model.experts_per_token
+    # a pass without tokens has no rows, which are multiplied by a finite imbalance
+    rows = np.maximum(tokens * each / groups, 1e-9)
+    fullest = 1 + np.sqrt((uneven - 1) ** 2 + expected_largest(groups) ** 2 / rows)
+    local = (model.num_experts + copies) / groups
+    return np.minimum(fullest, groups * np.minimum(1.0, local / each))
+
+
+def expected_largest(groups: Count) -> Array:
+    """Return the expected largest of a number of standard normal values, or ranks; 0 for one.
+
+    Source: Blom, *Statistical Estimates and Transformed Beta-Variables*, 1958: the quantile (g - 3/8) / (g + 1/4).
+    Values with a fixed sum, such as the rows of ranks, have the same one relative to independent values.
+
+    >>> expected_largest(np.array([1, 8])).round(2).tolist()
+    [0.0, 1.43]
+    """
+    distinct, number = np.unique(groups, return_inverse=True)
+    quantile = NormalDist().inv_cdf
+    each = np.array([quantile((one - 0.375) / (one + 0.25)) for one in distinct.tolist()])
+    return each[number.reshape(-1)].reshape(np.shape(groups))
 
 
 @lru_cache(maxsize=4096)
@@ -127,10 +177,12 @@ def _packed(loads: list[float], groups: int) -> float:
 def activated_experts(
     model: Model, groups: Count, copies: Count, tokens: Count, routing: str = "balanced"
 ) -> Count:
-    """Return the experts of a rank, including copies, that at least one token activates, for independent routing.
+    r"""Return the experts, including copies, that at least one token activates on the rank with the most of them.
 
-    Source: a token misses an expert with probability ``1 - k s``, where `s` is the share of the expert, and `n` tokens
-    miss it with this probability to the power `n`; DeepSeek-V3 routes evenly (arXiv 2412.19437, section 2.1.2).
+    A token misses an expert with probability ``1 - k s``, where `s` is the share of the expert, and `n` tokens miss it
+    with this probability to the power `n`. If a share p of the E experts of a rank is activated in the mean, their
+    number has a standard deviation of :math:`\sqrt{E p (1 - p)}`, and the slowest of g ranks exceeds the mean by
+    c_g of them (:func:`expected_largest`). DeepSeek-V3 routes evenly (arXiv 2412.19437, section 2.1.2).
 
     Args:
         model: The model with experts.
@@ -139,16 +191,23 @@ def activated_experts(
         routing: One of :data:`ROUTINGS`.
     """
     experts, each = model.num_experts, model.experts_per_token
+    groups, copies, tokens = np.broadcast_arrays(groups, copies, np.asarray(tokens, float))
+    local = (experts + copies) / groups
+    if routing == EVEN:
+        return np.minimum(local, tokens * each / groups)
     if not ROUTINGS[routing] and not np.any(copies):
-        return (experts / groups) * (1 - (1 - each / experts) ** tokens)
-    result: Count = np.zeros(np.broadcast_shapes(*map(np.shape, (groups, copies, tokens))))
-    distinct, number = np.unique(tokens, return_inverse=True)
-    for count in np.unique(copies):
-        touched = _activated(routing, experts, each, int(count), distinct)[number].reshape(
-            np.shape(tokens)
-        )
-        result = np.where(copies == count, touched / groups, result)
-    return result
+        mean = local * (1 - (1 - each / experts) ** tokens)
+    else:
+        mean = np.zeros(tokens.shape)
+        distinct, number = np.unique(tokens, return_inverse=True)
+        for count in np.unique(copies):
+            touched = _activated(routing, experts, each, int(count), distinct)[number].reshape(
+                tokens.shape
+            )
+            mean = np.where(copies == count, touched / groups, mean)
+    spread = np.sqrt(np.maximum(mean * (1 - mean / local), 0.0))
+    most = np.minimum(local, each * tokens)
+    return np.minimum(mean + expected_largest(groups) * spread, np.maximum(most, mean))
 
 
 def _activated(routing: str, experts: int, each: int, copies: int, tokens: Count) -> Count:
@@ -174,7 +233,7 @@ class Exchange(NamedTuple):
         sent, returned: Bytes of a token as it is sent, and of a result.
         routing: Experts of a token.
         ranks, groups: Ranks over which experts are split, and groups of them with different experts.
-        fullest: Tokens of the busiest rank over the mean.
+        fullest: Tokens of the busiest rank over the mean, without chance, which the measured kernels contain.
     """
 
     tokens: Count

@@ -33,7 +33,7 @@ from calculon.serving.passes.exchange import (
     DISPATCH,
     Exchange,
     activated_experts,
-    imbalance,
+    busiest,
 )
 from calculon.serving.passes.pass_sizes import PassSizes, seen_keys
 from calculon.serving.passes.split_cache import SplitCache
@@ -226,7 +226,7 @@ def _fullest(model: Model, sizes: PassSizes, routing: str) -> Array | float:
     """Return the tokens of the busiest rank of experts, relative to equal tokens in all groups."""
     if not model.mixes:
         return 1.0
-    uneven = imbalance(routing, model.num_experts, sizes.expert_par, sizes.copies)
+    uneven = busiest(model, sizes.expert_par, sizes.copies, sizes.tokens, routing)
     return uneven * sizes.filled
 
 
@@ -368,7 +368,7 @@ def _activated(model: Model, sizes: PassSizes, layer: Layer, routing: str) -> La
     assert layer.product is not None
     local = model.num_experts / sizes.expert_par
     touched = activated_experts(model, sizes.expert_par, sizes.copies, sizes.tokens, routing)
-    # the expected number on a rank may be below 1, but the slowest rank always has an expert to run
+    # the expected number may be below 1, but the slowest rank always has an expert to run
     touched = np.maximum(touched, np.where(sizes.tokens > 0, 1.0, 0.0))
     product = layer.product
     rows = product.batch * product.m / np.maximum(touched, 1.0)
