@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 from calculon import inputs
@@ -25,6 +26,7 @@ from calculon.launch.dialect import Dialect
 from calculon.serving.default_deployment import default_types, deployment_of
 from calculon.serving.engine_scripts import UNCUT_TOKENS, deployment_text, server_of
 from calculon.serving.records.deployment import Deployment
+from calculon.serving.records.engine_presets import facts_of
 from calculon.serving.records.load import SATURATED, Workload
 from calculon.serving.records.read_records import DeploymentSource, read_deployment, read_workload
 from calculon.serving.serve import Served
@@ -79,14 +81,23 @@ def engine_text(
         known, one = DeploymentContext(), _plain(source, model, system, changes)
     else:
         known = _context_of(source)
-        one = read_deployment(source, changes)
+        own = (model or known.model, system or known.system)
+        one = read_deployment(source, changes, _facts(*own))
     if not one.max_batch and known.batch:
         one = read_deployment(one, {"max_batch": known.batch})
     model, system = model or known.model, system or known.system
     server = None
     if model is not None and system is not None:
         server = server_of(inputs.model(model), inputs.system(system), known.workload)
-    return deployment_text(dialect, one, server)
+    return deployment_text(dialect, one, server, _facts(model, system))
+
+
+def _facts(model: Source | Model | None, system: Source | System | None) -> SimpleNamespace:
+    """Return the facts on which defaults of engines depend, as far as model and machine are known."""
+    return facts_of(
+        None if model is None else inputs.model(model),
+        None if system is None else inputs.system(system),
+    )
 
 
 def _plain(

@@ -133,14 +133,17 @@ def import_flags(
     Raises:
         SpecError: For a file of an unknown launcher, a malformed value, and a contradiction, with both numbers.
     """
-    server = None
-    if model is not None and system is not None:
-        from calculon.serving.engine_scripts import server_of  # needed only for servers
+    path = os.fspath(source)
+    asked: dict[str, Any] = {"num_procs": num_procs, "variables": variables}
+    if model is None or system is None:
+        return read_launch_file(path, dialect, **asked)
+    from calculon.serving.default_deployment import with_released_types  # needed only for servers
+    from calculon.serving.engine_scripts import server_of
 
-        server = server_of(inputs.model(model), inputs.system(system))
-    return read_launch_file(
-        os.fspath(source), dialect, num_procs=num_procs, variables=variables, server=server
-    )
+    shape = inputs.model(model)
+    server = server_of(shape, inputs.system(system), released=True)
+    found = read_launch_file(path, dialect, server=server, **asked)
+    return replace(found, deployment=with_released_types(shape, found.deployment))
 
 
 def settings_between(

@@ -104,8 +104,8 @@ def _served(launch: Launch) -> dict[str, str]:
     experts = fields["experts_dtype"]
     types = [f"weights {fields['weights_dtype']}"]
     types += [] if experts == "same" else [f"experts {experts}"]
-    most, budget = fields["max_batch"], fields["token_budget"]
-    batch = [f"{most:,} sequences at most" if most else "as many sequences as fit"]
+    most, budget = fields.get("max_batch"), fields["token_budget"]
+    batch = [f"{most:,} sequences at most" if most else "as many sequences as the engine allows"]
     batch.append(f"passes of {budget:,} tokens" if budget else "prompts in separate passes")
     if fields.get("draft", "none") != "none":
         batch.append(f"drafts by {fields['draft']}")

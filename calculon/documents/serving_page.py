@@ -6,6 +6,7 @@ from dataclasses import asdict
 
 from calculon.base.units import GIB, duration, significant
 from calculon.declarations.plan_words import replica_words
+from calculon.declarations.serving_classes import ENGINES, RELEASE, engine_name
 from calculon.documents.page import SIDE_BY_SIDE
 from calculon.documents.page_title import titled
 from calculon.documents.serving_drafts import draft_notes, draft_words
@@ -26,8 +27,9 @@ from calculon.render.document import (
 )
 from calculon.render.text_tables import Column, Table
 from calculon.render.texts import counted, gibibytes, percent
+from calculon.serving.engine_settings import UNTUNED, SettingRecord
 from calculon.serving.passes.row_times import CAUSES
-from calculon.serving.records.deployment import Deployment
+from calculon.serving.records.deployment import OF_FREE, OF_TOTAL, Deployment
 from calculon.serving.records.load import Workload
 from calculon.serving.records.pool import Pool
 from calculon.serving.served_record import LimitRecord, PassRecord, ServedRecord
@@ -102,6 +104,7 @@ class _ServingPage:
         load = (self._load(), *prefix_section(served))
         parts = (
             self._answer(),
+            *self._settings(),
             self._causes(),
             SideBySide(((self._memory(),), load), SIDE_BY_SIDE),
             SideBySide(((self._pass("decode"),), (self._pass("prefill"),)), SIDE_BY_SIDE),
@@ -178,6 +181,9 @@ class _ServingPage:
         each = f"{write(f['output_rate_per_proc'])} per processor"
         remark = _joined(self._range("output_rate", write), each)
         yield "generated tokens/s", write(f["output_rate"]), remark
+        for one in self.served.settings:
+            engine = f"{engine_words(one.engine)}: " if one.name == UNTUNED else ""
+            yield f"{one.name} tokens/s", write(one.output_rate), f"{engine}{_limits_of(one)}"
         yield "requests/s", write(f["request_rate"]), f"{write(f['capacity_rate'])} at most"
 
     def _costs(self) -> Iterator[tuple[str, str, str]]:
@@ -232,6 +238,34 @@ class _ServingPage:
                 "with a similar model, engine, hardware and load count more; every source has the same weight; nothing "
                 "is fitted to these rows."
             )
+
+    def _settings(self) -> Iterator[Section]:
+        """Yield the figures with the engine's own defaults next to those with the best limits of its scheduler."""
+        if not self.served.settings:
+            return
+        columns = (
+            Column("name", "settings"),
+            Column("limits", "limits"),
+            Column("batch", "sequences", right=True),
+            Column("ttft", "to first token", right=True),
+            Column("tpot", "per token", right=True),
+            Column("rate", "tokens/s", right=True),
+        )
+        rows = [
+            {
+                "name": one.name,
+                "limits": _limits_of(one),
+                "batch": f"{one.batch:,}",
+                "ttft": self._duration("ttft")(one.ttft),
+                "tpot": self._duration("tpot")(one.tpot),
+                "rate": self._digits("output_rate").rate(one.output_rate),
+            }
+            for one in self.served.settings
+        ]
+        untuned, achievable = (one.output_rate for one in self.served.settings)
+        remark = f"defaults reach {percent(untuned / achievable)} of the achievable tokens/s"
+        title = f"{engine_words(self.served.settings[0].engine)}, untuned and achievable"
+        yield Section(title, (Table(columns, rows),), remark, opened=True)
 
     def _causes(self) -> Section:
         """Return the causes of time in decode, in prefill, and in the replica's mix of both."""
@@ -378,14 +412,38 @@ class _ServingPage:
         yield "Steady state of mean values, not a simulation."
         yield from self._evidence()
         yield (
-            f"Admission: {d.admission}; {d.memory_fraction:g} of the free memory for the KV cache, "
-            f"{d.reserve / GIB:g} GiB in reserve; {length_note(self.workload)}."
+            f"Admission: {d.admission}; {_memory_words(d)}, {d.reserve / GIB:g} GiB in reserve; "
+            f"{length_note(self.workload)}."
         )
         yield from self._router()
         yield from prefix_notes(self.served)
         yield from draft_notes(self.served)
         if self.figures["joules_per_token"] is not None:
             yield f"Energy: {self.served.power}."
+
+
+def engine_words(engine: str) -> str:
+    """Return the name of an engine, with its release if stated.
+
+    >>> engine_words("vllm@0.9"), engine_words("sglang")
+    ('vLLM 0.9', 'SGLang')
+    """
+    return " ".join(filter(None, (ENGINES[engine_name(engine)], engine.partition(RELEASE)[2])))
+
+
+def _memory_words(d: Deployment) -> str:
+    """Return the share of the memory that the KV cache may use."""
+    if d.memory_share == OF_FREE:
+        return f"{d.memory_fraction:g} of the free memory for the KV cache"
+    held = "weights, activations" if d.memory_share == OF_TOTAL else "weights"
+    return f"{d.memory_fraction:g} of all memory for {held} and the KV cache"
+
+
+def _limits_of(setting: SettingRecord) -> str:
+    """Return the limits of a scheduler in words."""
+    most = f"at most {setting.max_batch:,}" if setting.max_batch else "as many as fit"
+    budget = setting.token_budget
+    return f"{most}, {f'passes of {budget:,} tokens' if budget else 'separate prefill'}"
 
 
 def _joined(*remarks: str) -> str:

@@ -12,6 +12,7 @@ from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.deployments import POOL_SIZES, Deployments
 from calculon.serving.records.engine_presets import facts_of
 from calculon.serving.records.load import Workload
+from calculon.serving.records.number_types import WIDE_TYPES
 from calculon.serving.records.pool import Pool
 from calculon.serving.records.read_records import read_deployment
 from calculon.serving.states.operating_point import OperatingPointSolver
@@ -27,6 +28,15 @@ def default_types(model: Model) -> Mapping[str, Any]:
     not to files of deployments. Machines without an engine for a type compute in 16 bits.
     """
     return {} if model.origin is None else model.origin.released
+
+
+def with_released_types(model: Model, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return fields of an engine's command with the types of the released weights, unless it states narrower ones.
+
+    An engine loads a checkpoint as released unless its options or comments state other types.
+    """
+    wide = fields.get("weights_dtype") in WIDE_TYPES and fields.get("experts_dtype") == "same"
+    return {**fields, **(default_types(model) if wide else {})}
 
 
 def solver_of(

@@ -2,21 +2,28 @@
 
 import os
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
+from calculon.base.errors import Problem, SpecError
+from calculon.base.units import GIB
 from calculon.declarations.fields import optional_defaults, spec_fields
 from calculon.declarations.files import STDIN
 from calculon.declarations.model import Model
+from calculon.declarations.serving_classes import engine_name
 from calculon.hardware.system import System
 from calculon.launch.dialect import Dialect, Launch, read
 from calculon.launch.dialects import recognized_engine
 from calculon.launch.engines.engine_commands import command_text
+from calculon.launch.engines.engine_rows import DIGITS
 from calculon.launch.launch_files import is_command, launch_text
 from calculon.launch.server import RankBytes, Server
 from calculon.serving.caches.rank_memory import rank_memory
+from calculon.serving.default_deployment import with_released_types
 from calculon.serving.passes.replica import Replica
-from calculon.serving.records.deployment import Deployment
-from calculon.serving.records.deployments import Deployments
+from calculon.serving.records.deployment import OF_FREE, OF_TOTAL, Deployment
+from calculon.serving.records.deployments import POOL_SIZES, Deployments
+from calculon.serving.records.engine_presets import ENGINE, with_engine
 from calculon.serving.records.load import Workload
 from calculon.serving.records.read_records import read_deployment, read_workload
 
@@ -40,19 +47,22 @@ def fields_of(deployment: Deployment) -> dict[str, Any]:
     return deployment_defaults() | deployment.to_dict()
 
 
-def server_of(model: Model, system: System, workload: Workload | None = None) -> Server:
+def server_of(
+    model: Model, system: System, workload: Workload | None = None, *, released: bool = False
+) -> Server:
     """Return a model on a machine, for the conversion of memory options.
 
     Args:
         model, system: Model and machine.
         workload: Its prompts set the size of the largest pass of a deployment without chunked prefill.
+        released: True if weights of 16 bits are those of the checkpoint, which may be narrower.
     """
     # the shortest output that a workload may have: only the prompt affects the activations
     load = workload or read_workload({"prompt": UNCUT_TOKENS, "output": 2})
 
     def rank(fields: Mapping[str, Any]) -> RankBytes:
         stated = {name: value for name, value in fields.items() if value is not None}
-        one = read_deployment(stated)
+        one = read_deployment(with_released_types(model, stated) if released else stated)
         tokens = one.token_budget if one.mixes else load.computed
         found = rank_memory(Replica(model, system, Deployments.of(one), load), tokens)
         sizes = (found.capacity, found.weights, found.activation, found.reserve)
@@ -87,6 +97,53 @@ def launched_server(
     return None if engine is None else read(engine, text, path, num_procs=num_procs, server=server)
 
 
-def deployment_text(dialect: Dialect, deployment: Deployment, server: Server | None = None) -> str:
-    """Return a script that starts an engine for a deployment; errors as in :func:`command_text`."""
-    return command_text(dialect, fields_of(deployment), deployment_defaults(), server)
+def deployment_text(
+    dialect: Dialect,
+    deployment: Deployment,
+    server: Server | None = None,
+    facts: SimpleNamespace | None = None,
+) -> str:
+    """Return a script that starts an engine for a deployment.
+
+    Args:
+        dialect: The engine.
+        deployment: The deployment.
+        server: Model and machine, which shares of memory depend on.
+        facts: Model and machine, which the engine's own defaults depend on.
+
+    Raises:
+        SpecError: As in :func:`command_text`, and for a share of all memory without model and machine.
+    """
+    same = engine_name(deployment.engine) == dialect.name
+    engine = deployment.engine if same else dialect.name
+    sizes = deployment.to_dict() | {ENGINE: engine}
+    known = {name: sizes[name] for name in (*POOL_SIZES, ENGINE)}
+    usual = with_engine(known, facts)
+    fields = _of_free_memory(fields_of(deployment), usual, server)
+    return command_text(dialect, fields, deployment_defaults(), server, usual)
+
+
+def _of_free_memory(
+    fields: dict[str, Any], usual: Mapping[str, Any], server: Server | None
+) -> dict[str, Any]:
+    """Return fields whose share of memory is one of the free memory, with the same KV cache.
+
+    Without model and machine, the engine's own share stays open.
+    """
+    base = fields["memory_share"]
+    if base == OF_FREE:
+        return fields
+    if server is None:
+        shares = ("memory_share", "memory_fraction")
+        if all(fields[name] == usual.get(name) for name in shares):
+            return fields | {name: deployment_defaults()[name] for name in shares}
+        hint = "a share of all memory depends on model and machine: --system"
+        raise SpecError("deployment", Problem("memory_share", OF_FREE, base, hint))
+    defaults = {"memory_share": OF_FREE, "memory_fraction": 1.0}
+    rank = server.rank(fields | defaults)
+    held = rank.weights + (rank.activation if base == OF_TOTAL else 0.0)
+    left = rank.capacity - rank.weights - rank.activation
+    cache = min(fields["memory_fraction"] * rank.capacity - held, left)
+    reserve = min(rank.reserve, left - cache)
+    share = round(min(1.0, max(0.0, cache) / max(left - reserve, 1.0)), DIGITS)
+    return fields | defaults | {"memory_fraction": share, "reserve_gib": reserve / GIB}

@@ -24,7 +24,13 @@ from calculon.estimate.served_errors import FigureRange, served_ranges
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.serving.caches.cache import check_length, check_served, copies_of_heads
-from calculon.serving.default_deployment import default_types, deployment_of, solver_of
+from calculon.serving.default_deployment import (
+    default_types,
+    deployment_of,
+    solver_of,
+    with_released_types,
+)
+from calculon.serving.engine_settings import SettingRecord, compared_settings
 from calculon.serving.hardware_gains import HardwareGain, hardware_gains
 from calculon.serving.passes.drafts import draft_of, speculation_of, split_problems
 from calculon.serving.passes.row_times import PassTimes
@@ -230,13 +236,20 @@ class Served(Tabular):
         return f"<Served: {text}{', misses ' + ' and '.join(missed) if missed else ''}>"
 
     @cached_property
+    def settings(self) -> tuple[SettingRecord, ...]:
+        """Figures with the engine's own defaults, and with the best limits of its scheduler."""
+        records = self.model, self.system, self.deployment, self.workload
+        return compared_settings(*records, self.point, searched=self.tried > 0)
+
+    @cached_property
     def record(self) -> ServedRecord:
         """Record of the result for files and pages: names of model and machine, figures, and the first passes."""
-        return self._record({one.part: one.elasticity for one in self.helps})
+        helps = {one.part: one.elasticity for one in self.helps}
+        return replace(self._record(helps), settings=self.settings)
 
     @cached_property
     def brief(self) -> ServedRecord:
-        """Record without the gains of faster hardware, which take longer than the rest."""
+        """Record without the gains of faster hardware and other settings, which take longer than the rest."""
         return self._record({})
 
     def _record(self, helps: dict[str, float]) -> ServedRecord:
@@ -382,7 +395,7 @@ def _deployment_from(
 
     stated = changes or {}
     procs = stated.get("num_procs")
-    server = server_of(model, system, workload)
+    server = server_of(model, system, workload, released=True)
     launch = launched_server(source, server, procs if type(procs) is int else None)
     path = str(source)
     if launch is None:
@@ -394,10 +407,7 @@ def _deployment_from(
     warn_of_lost_settings(path, launch)
     changed = {name: value for name, value in stated.items() if name != "num_procs"}
     warn_of_other_checkpoint(path, launch, model)
-    fields = {"about": path, **launch.deployment}
-    # An engine loads a checkpoint as released unless its options or comments state other types.
-    if fields.get("weights_dtype") in WIDE_TYPES and fields.get("experts_dtype") == "same":
-        fields |= default_types(model)
+    fields = with_released_types(model, {"about": path, **launch.deployment})
     return read_deployment(fields, changed, facts)
 
 

@@ -15,6 +15,7 @@ from calculon.declarations.result_records import DEPLOYMENT, REPLICAS, without_r
 from calculon.declarations.serving_classes import ServedClass
 from calculon.declarations.serving_figures import SERVING_FIGURES
 from calculon.estimate.served_errors import FIGURES, FigureRange, served_ranges
+from calculon.serving.engine_settings import SettingRecord
 from calculon.serving.passes.row_times import QUANTITIES, CausesRecord, PassTimes, RowRecord
 from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.load import Workload
@@ -134,6 +135,10 @@ class ServedRecord:
         choices=("output_rate", "interactivity"),
     )
     helps: dict[str, float] = number("elasticity of this figure by hardware part, largest first")
+    settings: tuple[SettingRecord, ...] = declare(
+        "the deployment with its engine's own defaults, and with the best limits of the scheduler",
+        default=(),
+    )
     passes: PassRecords = declare("passes")
 
     def problems(self, path: str) -> Iterator[Problem]:

@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import field
+from types import SimpleNamespace
 from typing import Any, Self
 
 from calculon.base.errors import CalculonError, Infeasible, SpecError
@@ -14,6 +15,7 @@ from calculon.search.deployments.best_deployment import serve
 from calculon.search.task import check_version, program
 from calculon.serving.caches.cache import check_served
 from calculon.serving.records.deployment import Deployment
+from calculon.serving.records.engine_presets import facts_of
 from calculon.serving.records.load import Workload
 from calculon.serving.records.read_records import read_deployment, read_workload
 from calculon.study.points import Scope, Specs, check_number, points
@@ -132,7 +134,7 @@ def plan_questions(study: Study) -> Questions:
         model, model_digest = specs.get("model", Model, point, places)
         check_served(model)
         system, system_digest = specs.get("system", System, point, places)
-        deployment, changes = lines.deployment(specs, point, places)
+        deployment, changes = lines.deployment(specs, point, places, facts_of(model, system))
         _, raw = specs.document("workload", point, places)
         with specs.placed("workload", point, places):
             load = read_workload(raw, inside("workload", point))
@@ -168,7 +170,7 @@ class _Lines:
         self._wrong: dict[tuple[Any, ...], SpecError] = {}
 
     def deployment(
-        self, specs: Specs, point: Point, places: Mapping[str, str]
+        self, specs: Specs, point: Point, places: Mapping[str, str], facts: SimpleNamespace
     ) -> tuple[Deployment | int | dict[str, Any], dict[str, Any]]:
         """Return the deployment of a point, or a processor count and the stated fields."""
         stated, source = inside("deployment", point), point.get("deployment")
@@ -177,7 +179,7 @@ class _Lines:
         raw = {"num_procs": source} if plain else specs.document("deployment", point, places)[1]
         try:
             with specs.placed("deployment", point, places):
-                found = read_deployment(raw, stated)
+                found = read_deployment(raw, stated, facts)
         except SpecError as error:
             # Single combinations of a line may be contradictory: an error only if all of them are.
             self._wrong.setdefault(line, error)

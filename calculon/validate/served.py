@@ -14,6 +14,7 @@ from calculon.serving.caches.cache import check_length, check_served
 from calculon.serving.passes.replica import Replica
 from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.deployments import grouped
+from calculon.serving.records.engine_presets import facts_of
 from calculon.serving.records.load import Workload
 from calculon.serving.records.read_records import read_deployment, read_workload
 from calculon.serving.serve import check_split, serve
@@ -43,8 +44,12 @@ def predict_served(
     derived = with_derived(study, rows)
     models = [Model(**one) for one in named_specs(library, study, study.model, "model", derived)]
     systems = row_systems(library, study, derived)
-    deployments = _records(study, study.deployment, derived, read_deployment)
-    workloads = _records(study, study.workload, derived, read_workload)
+
+    def deployed(i: int, raw: Any) -> Deployment:
+        return read_deployment(raw, facts=facts_of(models[i], systems[i]))
+
+    deployments = _records(study, study.deployment, derived, deployed)
+    workloads = _records(study, study.workload, derived, lambda _, raw: read_workload(raw))
     alike: dict[tuple[Model, str, Workload], dict[Deployment, list[int]]] = {}
     for i, deployment in enumerate(deployments):
         own = alike.setdefault((models[i], systems[i].name, workloads[i]), {})
@@ -94,8 +99,14 @@ def _refusal(model: Model, deployment: Deployment, system: System, workload: Wor
     raise AssertionError("a deployment without room for a sequence is answered")
 
 
-def _records(study: Study, form: Fields, rows: Sequence[Row], read: Callable[[Any], R]) -> list[R]:
+def _records(
+    study: Study, form: Fields, rows: Sequence[Row], read: Callable[[int, Any], R]
+) -> list[R]:
     """Return the record of each row, from its fields or by its name; blank cells give defaults.
+
+    Args:
+        study, form, rows: The study, its fields of the record, and its rows.
+        read: Function from the index of a row and a source to the record.
 
     Raises:
         SpecError: With the row, for any invalid record.
@@ -111,7 +122,7 @@ def _records(study: Study, form: Fields, rows: Sequence[Row], read: Callable[[An
         fields = {key: _whole(column[i]) for key, column in columns.items()}
         stated_ones = {key: value for key, value in fields.items() if value is not None}
         try:
-            result.append(read(fill(form.source, row.cells) if form.source else stated_ones))
+            result.append(read(i, fill(form.source, row.cells) if form.source else stated_ones))
         except SpecError as error:
             one = error.problems[0]
             raise row.refuse(f"{kind}.{one.field}", one.expected, one.found, one.hint) from None

@@ -134,13 +134,30 @@ def deployments(draw: st.DrawFn, model: Document, **fixed: Any) -> Document:
         "max_batch": draw(st.integers(1, 300)),
         "admission": draw(st.sampled_from(sorted(ADMISSIONS))),
         "kv_block": draw(st.sampled_from((1, 16, 64))),
+        "memory_share": draw(st.sampled_from(("free", "free", "total", "static"))),
         "memory_fraction": draw(st.floats(0.5, 1)),
         "reserve_gib": draw(st.sampled_from((0, 4))),
         "graphs": draw(st.booleans()),
         "shared_heads": draw(st.booleans()),
+        **draw(hosts()),
     } | fixed
     each = found["tensor_par"] * found["pipeline_par"]
     return {"num_procs": each * draw(st.integers(1, 3)), **found}
+
+
+@st.composite
+def hosts(draw: st.DrawFn) -> Document:
+    """Host time of requests, passes and sequences, and largest graphs; half of the engines state none."""
+    if draw(st.booleans()):
+        return {}
+    seconds = st.sampled_from((0.0, 1e-5, 3e-3))
+    own = {"pass_host": draw(seconds)} if draw(st.booleans()) else {}
+    own |= {"graph_tokens": draw(st.sampled_from((1, 100, 512)))} if draw(st.booleans()) else {}
+    return own | {
+        "request_time": draw(st.sampled_from((0.0, 0.05))),
+        "sequence_host": draw(seconds),
+        "async_host": draw(st.booleans()),
+    }
 
 
 @st.composite

@@ -1,6 +1,7 @@
 """Commands of engines as deployments of a model on a machine: shares of memory are those of its ranks."""
 
 import warnings
+from dataclasses import replace
 
 import pytest
 
@@ -19,6 +20,7 @@ from calculon.serving.engine_scripts import (
     server_of,
 )
 from calculon.serving.records.deployment import Deployment
+from calculon.serving.records.engine_presets import facts_of
 from calculon.serving.records.read_records import read_deployment, read_workload
 
 MODEL, SYSTEM = inputs.model("llama3-8B"), inputs.system("h100_80g_sxm")
@@ -61,11 +63,49 @@ def test_a_command_gives_the_figures_of_its_deployment(engine, tmp_path):
     file = tmp_path / "run.sh"
     file.write_text(text)
     of_command = calculon.serve(MODEL, str(file), SYSTEM, **LOAD)
-    admission = "reserve" if engine == "tensorrt-llm" else "mean"
-    changes = {"admission": admission, "prefill_graphs": False, "engine": engine}
+    fields = {"num_procs": 2, "max_batch": 64, "engine": engine}
+    own = read_deployment(fields, facts=facts_of(MODEL, SYSTEM)).to_dict()
+    names = ("engine", "admission", "prefill_graphs", "graph_tokens", "async_host")
+    changes = {name: own[name] for name in names}
     of_record = calculon.serve(MODEL, one, SYSTEM, changes=changes, **LOAD)
     assert of_command.deployment == of_record.deployment
     assert of_command.stats == of_record.stats
+
+
+@pytest.mark.parametrize("engine", [*ENGINES, "vllm@0.8"])
+def test_a_deployment_with_the_defaults_of_an_engine_is_written_and_read(engine, tmp_path):
+    """Its share of all memory becomes one of the free memory, and the release stays in a comment."""
+    changes = {"engine": engine, "max_batch": 64, "request_time": 0.02, "pass_host": 1e-3}
+    one = calculon.serve(MODEL, "tp=2", SYSTEM, changes=changes, **LOAD)
+    dialect = ENGINES[engine.partition("@")[0]]
+    load = read_workload(options=LOAD)
+    facts = facts_of(MODEL, SYSTEM)
+    text = deployment_text(dialect, one.deployment, server_of(MODEL, SYSTEM, load), facts)
+    assert ("engine=vllm@0.8" in text) == ("@" in engine)
+    file = tmp_path / "run.sh"
+    file.write_text(text)
+    found = calculon.serve(MODEL, str(file), SYSTEM, **LOAD)
+    assert found.deployment.engine == engine
+    for name in ("ttft", "tpot", "output_rate", "max_concurrency"):
+        assert found[name] == pytest.approx(one[name], rel=1e-3), name
+    if one.deployment.memory_share == "free":
+        return
+    plain = deployment_text(dialect, one.deployment, facts=facts)  # its own share stays open
+    assert dialect.name == "sglang" or "gpu-memory-utilization" not in plain
+    other = replace(one.deployment, memory_fraction=0.3)
+    with pytest.raises(SpecError, match=r"memory_share: expected free.*--system"):
+        deployment_text(dialect, other, facts=facts)
+
+
+def test_a_checkpoint_in_8_bits_is_loaded_as_released():
+    """671 GB of DeepSeek-V3 leave memory on 8 H200; in 16 bits they would not fit."""
+    command, system = "vllm serve m -tp 8 -ep", inputs.system("h200_141g_sxm")
+    found = calculon.serve("deepseek-v3", command, system, users=8, **LOAD)
+    assert found.deployment.weights_dtype == "float8_block"
+    stated = calculon.import_flags(command, model="deepseek-v3", system=system).deployment
+    assert stated["weights_dtype"] == "float8_block"
+    share = stated["memory_fraction"]
+    assert share == pytest.approx(found.deployment.memory_fraction, rel=0.02)
 
 
 def test_processors_and_fields_are_changed(tmp_path):

@@ -96,9 +96,13 @@ def test_figures_of_a_slower_machine(data, exponent):
     model, system = inputs.model(document), inputs.system(data.draw(PLAIN_MACHINES))
     deployment = read_deployment(data.draw(deployments(document, price=2.0)))
     load = read_workload(data.draw(workloads()))
-    ours, theirs = (
-        solver_of(model, one, deployment, load).solve() for one in (system, in_units(system, other))
-    )
+    taken = {
+        name: value * other.seconds
+        for name in ("request_time", "pass_host", "sequence_host")
+        if (value := getattr(deployment, name)) is not None
+    }
+    cases = (system, deployment), (in_units(system, other), replace(deployment, **taken))
+    ours, theirs = (solver_of(model, *case, load).solve() for case in cases)
     assume(ours.fits[0])
     symbols = other.by_symbol | {
         "requests/s": 1 / other.seconds,

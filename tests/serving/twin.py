@@ -82,6 +82,11 @@ class Twin:
             "admission": "reserve",
             "graphs": True,
             "shared_heads": True,
+            "request_time": 0.0,
+            "sequence_host": 0.0,
+            "async_host": False,
+            "memory_share": "free",
+            "graph_tokens": math.inf,
             **deployment,
         }
         self.t, self.p, self.e = d["tensor_par"], d["pipeline_par"], d["expert_par"]
@@ -182,14 +187,16 @@ class Twin:
             for stage in ("block", "first", "last")
         }
         waits = 0.0
-        if not self.deployment["graphs"]:
+        if not self.deployment["graphs"] or tokens > self.deployment["graph_tokens"]:
             launched = sum(count for _, count, time in self.rows if time > 0)
             launched -= 2 * self.blocks  # additions to the residual stream run in kernels of norms
             eager = self.system.ext.launch.eager
             waits = max(0.0, launched * eager - sum(spent.values()))
-        return Pass(
-            spent["block"] + waits, spent["first"], spent["last"] + self.floors["step_host"]
-        )
+        host = self.deployment.get("pass_host", self.floors["step_host"])
+        host += self.deployment["sequence_host"] * logits
+        if self.deployment["async_host"]:
+            host = max(0.0, host - sum(spent.values()) - waits)
+        return Pass(spent["block"] + waits, spent["first"], spent["last"] + host)
 
     def _projections(self, tokens: float) -> None:
         """Time norms, products with the weights of attention, rotary positions and residual sums, of all blocks."""
@@ -386,6 +393,7 @@ class Twin:
         latency += self._collisions(
             max(batch - together, 0), latency, passes * added, decode, steps
         )
+        latency += self.deployment["request_time"]
         return {
             "decode_time": decode,
             "ttft": latency,
@@ -411,13 +419,14 @@ class Twin:
         decode = sum(self.decode(batch, middle) for middle in middles) / parts
         latency = self.prefill(batch)[0]
         rate = batch / (latency + steps * decode)
+        first = self.deployment["request_time"] + latency
         return {
-            "ttft": latency,
+            "ttft": first,
             "tpot": decode,
             "request_rate": rate,
             "output_rate": rate * (steps + 1),
             "prefill_share": rate * latency / batch,
-            "request_latency": latency + steps * decode,
+            "request_latency": first + steps * decode,
         }
 
     # -- memory of a rank
@@ -490,12 +499,18 @@ class Twin:
     def fitting(self) -> float:
         """Return the sequences that fit."""
         d = self.deployment
-        free = self.machine["mem1"]["GiB"] * 2**30 - self.weights()
-        free -= self.activation() + d["reserve_gib"] * 2**30
+        whole, reserve = self.machine["mem1"]["GiB"] * 2**30, d["reserve_gib"] * 2**30
+        free, part = whole - self.weights() - self.activation(), d["memory_fraction"]
+        if d["memory_share"] == "free":
+            granted, each_logits = part * (free - reserve), part
+        else:
+            granted, each_logits = part * whole - self.weights(), 1
+            granted -= self.activation() if d["memory_share"] == "total" else 0
+            granted = min(max(0.0, granted), free)
         admitted = self.load["output"] / (1 if d["admission"] == "reserve" else 2)
         once = self.cache(self.cached) if self.cached else 0.0
-        room = max(0.0, d["memory_fraction"] * free - once)
-        each = self.cache(self._computed() + admitted) + d["memory_fraction"] * self.logits()
+        room = max(0.0, granted - once)
+        each = self.cache(self._computed() + admitted) + each_logits * self.logits()
         return math.floor(room / each)
 
     def memory(self, batch: int) -> dict[str, float]:

@@ -1,6 +1,7 @@
 """Generation of training data (rollouts) in a step of reinforcement learning."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 from calculon.base.errors import Problem, SpecError
@@ -8,6 +9,7 @@ from calculon.campaign.phases import Rollout
 from calculon.campaign.run_segments import RunSegment
 from calculon.estimate.estimate import Estimate
 from calculon.serving.records.deployment import Deployment
+from calculon.serving.records.engine_presets import facts_of
 from calculon.serving.records.read_records import read_deployment
 from calculon.serving.serve import Served, serve
 
@@ -40,21 +42,22 @@ def generating_deployment(segment: RunSegment, one: Estimate) -> Served:
         "output_cv": asked.output_cv,
         "requests": asked.answers(segment.tokens_per_step),
     }
+    facts = facts_of(one.model, one.system)
     try:
-        return serve(one.model, _deployment(asked, procs), one.system, **options)
+        return serve(one.model, _deployment(asked, procs, facts), one.system, **options)
     except SpecError as error:
         problems = [replace(each, field=f"{place}.{each.field}") for each in error.problems]
         raise SpecError("campaign", problems) from None
 
 
-def _deployment(rollout: Rollout, procs: int) -> Deployment | int:
+def _deployment(rollout: Rollout, procs: int, facts: SimpleNamespace) -> Deployment | int:
     """Return the deployment of a rollout on the processors of the run."""
     if rollout.deployment is None:
         return procs
     raw = rollout.deployment.raw
     if isinstance(raw, dict):
         raw = {"num_procs": procs} | raw
-    result = read_deployment(raw)
+    result = read_deployment(raw, facts=facts)
     if result.num_procs != procs:
         wanted = f"{procs:,}, the processors of the run"
         raise SpecError("deployment", Problem("num_procs", wanted, f"{result.num_procs:,}"))

@@ -14,11 +14,14 @@ from calculon.launch.engines.engine_files import CHECKPOINT, COMMENTED
 from calculon.launch.rows import by_name
 from calculon.launch.server import RankBytes
 
+OF_HOST = ("graph_tokens", "request_time", "pass_host", "sequence_host", "async_host")
+"""Fields of graphs and host time, which an engine runs without an option that is read."""
+
 WIDE = ("bfloat16", "float16")
 """16-bit types, one of which an engine computes in."""
 
 _WIDE_NAMES = {"auto": "bfloat16", "bfloat16": "bfloat16", "half": "float16", "float16": "float16"}
-_DIGITS = 6
+DIGITS = 6
 """Decimals of a share of the free memory: a millionth is less than a block of the cache."""
 
 _FEWEST, _MOST = 2, 15
@@ -258,8 +261,9 @@ def memory_share(
         # The engine leaves less in reserve than we assume: believe the engine.
         if cache > rank.free * (1 + _EXACT):
             left = max(0.0, rank.free + rank.reserve - cache)
-            return {"memory_fraction": 1.0, "reserve_gib": left / GIB}
-        return {"memory_fraction": round(min(1.0, cache / rank.free), _DIGITS), **kept}
+            return {"memory_share": "free", "memory_fraction": 1.0, "reserve_gib": left / GIB}
+        fraction = round(min(1.0, cache / rank.free), DIGITS)
+        return {"memory_share": "free", "memory_fraction": fraction, **kept}
 
     def write(writing: Writing) -> Fields:
         if writing.server is None:
@@ -286,7 +290,7 @@ def _written(
     for digits in range(_FEWEST, _MOST):
         short = round(share, digits)
         cache = cache_in(rank, short) / rank.free
-        if cache <= 1 + _EXACT and round(cache, _DIGITS) == round(fraction, _DIGITS):
+        if cache <= 1 + _EXACT and round(cache, DIGITS) == round(fraction, DIGITS):
             return short
     return share
 

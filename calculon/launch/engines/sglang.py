@@ -19,6 +19,7 @@ from calculon.launch.engines.engine_files import (
     written_out,
 )
 from calculon.launch.engines.engine_rows import (
+    OF_HOST,
     Degrees,
     TypeNames,
     always,
@@ -83,17 +84,19 @@ def _write_split(writing: Writing) -> Fields:
 
 
 def _read_batch(reading: Reading) -> Fields:
+    # Without the option the engine computes its limit, which its preset fills in.
     most = reading.count(_SEQUENCES, default=0)
+    limit: Fields = {"max_batch": most} if most else {}
     chunk = reading.count(_CHUNK, default=_CHUNK_TOKENS) or 0
     if reading.switch(_MIXED):
         ranks = reading.deployment["attn_data_par"]
-        return {"max_batch": most, "token_budget": max(chunk, 0) // ranks}
+        return limit | {"token_budget": max(chunk, 0) // ranks}
     if chunk > 0 and _CHUNK in reading.parsed.settings:
         effect = (
             "longer prompts are chunked; separate prefill passes are modeled with complete prompts"
         )
         reading.not_modelled(_CHUNK, effect)
-    return {"max_batch": most, "token_budget": 0}
+    return limit | {"token_budget": 0}
 
 
 def _write_batch(writing: Writing) -> Fields:
@@ -123,7 +126,7 @@ ROWS = (
     option("--enable-hierarchical-cache", "cache_offload", "host", "none"),
     option("--enable-two-batch-overlap", "overlap", "two_batches", "none"),
     SGLANG_DRAFTS,
-    passed_on("price", "routing"),
+    passed_on("engine", "price", "routing", *OF_HOST),
 )
 
 _KNOWN = frozenset(name for one in ROWS for name in one.settings)

@@ -26,6 +26,7 @@ from calculon.launch.engines.engine_files import (
     render_server,
 )
 from calculon.launch.engines.engine_rows import (
+    OF_HOST,
     Degrees,
     TypeNames,
     always,
@@ -159,7 +160,7 @@ ROWS = (
         _read_share,
         lambda writing: {_SHARE: writing["memory_fraction"]},
     ),
-    passed_on("price", "routing"),
+    passed_on("engine", "price", "routing", *OF_HOST),
 )
 
 _KNOWN = frozenset(name for one in ROWS for name in one.settings)

@@ -105,7 +105,8 @@ class KeptPrefixes:
         if w.users is None:
             return state.rate
         users = np.full_like(batch, w.users) / replicas
-        found = of_users(users, token, prompts, w.output, w.think, batch)
+        away = w.think + self.replica.deployments.record.request_time
+        found = of_users(users, token, prompts, w.output, away, batch)
         return np.minimum(state.rate, found.rate)
 
     def prompts(

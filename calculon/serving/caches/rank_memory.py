@@ -14,7 +14,7 @@ from calculon.serving.passes.drafts import Draft
 from calculon.serving.passes.pass_rows import LOGIT_BYTES, executed, layer_stack, pass_layers
 from calculon.serving.passes.pass_sizes import PassSizes
 from calculon.serving.passes.replica import Replica
-from calculon.serving.records.deployment import Deployment
+from calculon.serving.records.deployment import OF_FREE, OF_TOTAL, Deployment
 from calculon.serving.records.load import Workload
 from calculon.serving.records.number_types import ACTIVATION_BYTES, WEIGHT_TYPES, NumberTypes
 
@@ -30,7 +30,7 @@ class RankMemory:
         capacity: Memory available to a process.
         weights, reserve, activation: Memory that does not depend on the running sequences.
         free: Remainder for sequences, their KV caches and logits; negative if the model does not fit.
-        cache_capacity: Part of it that KV caches may use, by ``memory_fraction``.
+        cache_capacity: Part of it that KV caches may use, by ``memory_share`` and ``memory_fraction``.
     """
 
     capacity: Bytes
@@ -131,16 +131,35 @@ def rank_memory(replica: Replica, tokens: Count | float) -> RankMemory:
     if draft.model is not None:
         drafting = activation_bytes(draft.model, draft.sizes(sizes), np.asarray(tokens, float))
         activation = np.maximum(activation, drafting)
+    kept = cached_share(d.record, capacity, weights, activation)
     reserve = np.full(sizes.count, d.record.reserve)
+    if kept is not None:  # an engine that leaves less than our reserve runs with that
+        reserve = np.clip(capacity - weights - activation - kept, 0.0, reserve)
     free = capacity - weights - reserve - activation
+    available = np.maximum(0.0, free)
+    share = available * d.record.memory_fraction if kept is None else np.minimum(kept, available)
     return RankMemory(
         capacity=capacity,
         weights=weights,
         reserve=reserve,
         activation=activation,
         free=free,
-        cache_capacity=np.maximum(0.0, free) * d.record.memory_fraction,
+        cache_capacity=share,
     )
+
+
+def cached_share(
+    deployment: Deployment, capacity: Bytes, weights: Bytes, activation: Bytes
+) -> Bytes | None:
+    """Return the bytes of the KV cache if an engine states a share of all memory; None for a share of the free memory.
+
+    Sources: vLLM, *Conserving Memory*, ``gpu_memory_utilization``; SGLang, *Hyperparameter Tuning*,
+    ``mem_fraction_static``.
+    """
+    if deployment.memory_share == OF_FREE:
+        return None
+    held = weights + (activation if deployment.memory_share == OF_TOTAL else 0.0)
+    return np.maximum(0.0, deployment.memory_fraction * capacity - held)
 
 
 def cached_bytes(replica: Replica, length: Count | float) -> Bytes:
@@ -227,7 +246,8 @@ class SequenceCapacity:
     @property
     def _logits(self) -> Bytes:
         """Reduction of the KV cache capacity by the logits of a sequence, which are not part of the cache."""
-        return self.replica.deployments.record.memory_fraction * self.logits
+        d = self.replica.deployments.record
+        return (d.memory_fraction if d.memory_share == OF_FREE else 1.0) * self.logits
 
     def of_prefixes(self, running: Count) -> Bytes:
         """Return the bytes that the running sequences of a group of ranks leave for other cached prefixes."""

@@ -12,6 +12,7 @@ from calculon.base.units import Array, Count, Fraction, Seconds
 from calculon.declarations.model import Model
 from calculon.hardware.system import System
 from calculon.serving.passes.drafts import Draft, draft_of
+from calculon.serving.passes.host_time import StepHost
 from calculon.serving.passes.pass_rows import pass_rows
 from calculon.serving.passes.pass_sizes import PassSizes
 from calculon.serving.passes.row_times import (
@@ -132,9 +133,11 @@ class Replica:
             "routing": d.routing,
             "overlap": d.overlap,
         }
-        graphs = d.in_graphs(sizes.prompts)
+        graphs = d.in_graphs(sizes.prompts, sizes.of_group.tokens)
         rows = pass_rows(self.model, self.types, sizes, **choices)
-        times = pass_times(self.model, self.machine, rows, sizes, graphs=graphs, overlap=d.overlap)
+        host = StepHost(per_pass=d.pass_host, per_sequence=d.sequence_host, overlaps=d.async_host)
+        launched: dict[str, Any] = {"graphs": graphs, "overlap": d.overlap, "host": host}
+        times = pass_times(self.model, self.machine, rows, sizes, **launched)
         return self.draft.after(times, self.machine, self.types, sizes, graphs=graphs, **choices)
 
     def sizes(self, **columns: Array | float) -> PassSizes:

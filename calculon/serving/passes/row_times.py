@@ -20,6 +20,7 @@ from calculon.hardware.kernels.stated_rates import Stream
 from calculon.hardware.system import KERNELS, System
 from calculon.serving.caches.cache import heads_of_rank
 from calculon.serving.passes.exchange import COMBINE, DISPATCH, exchange_times
+from calculon.serving.passes.host_time import PLAIN_HOST, StepHost
 from calculon.serving.passes.pass_rows import Row
 from calculon.serving.passes.pass_sizes import PassSizes
 from calculon.serving.records.number_types import ACTIVATION_BYTES, WIDE
@@ -176,6 +177,7 @@ def pass_times(
     graphs: bool | Array = True,
     overlap: str = "none",
     step: bool = True,
+    host: StepHost = PLAIN_HOST,
 ) -> PassTimes:
     """Return the times of the rows of passes.
 
@@ -191,6 +193,7 @@ def pass_times(
         they take at least that long, each stage its share.
         overlap: Work that overlaps the exchange with experts; the exposed part of the exchange counts.
         step: Whether each pass is an engine step, which the host schedules; drafts are part of another step.
+        host: Host time of a step.
     """
     timed = [_row_time(model, system, row, sizes.parts(row.parts).of_group) for row in rows]
     launching = _launching(system, rows, timed)
@@ -204,13 +207,13 @@ def pass_times(
     some = sizes.tokens > 0
     # without graphs, kernels run while the host launches the next ones: the longer of both counts
     waits = np.where(some & ~np.asarray(graphs), np.maximum(0.0, launching - time), 0.0)
-    scheduler = np.where(some, system.ext.serving.step_host * step, 0.0)
-    host = _host(waits + scheduler)
-    if np.any(host.time):
-        timed.append(host)
+    scheduler = np.where(some, host.exposed(system, sizes, time + waits) * step, 0.0)
+    exposed = _host(waits + scheduler)
+    if np.any(exposed.time):
+        timed.append(exposed)
     return PassTimes(
         rows=tuple(timed),
-        time=time + host.time,
+        time=time + exposed.time,
         blocks=stages["block"] + waits,
         first=stages["first"],
         last=stages["last"] + scheduler,

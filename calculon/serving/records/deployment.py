@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
-from math import ceil
+from math import ceil, inf
 from typing import Any, ClassVar
 
 from calculon.base.errors import Problem
@@ -32,6 +32,15 @@ OVERLAPS = {
     "shared_expert": "the shared experts",
 }
 """Work that overlaps the exchange of tokens with experts (DeepSeek-V3, arXiv 2412.19437, section 3.4.2)."""
+
+OF_FREE, OF_TOTAL, OF_STATIC = "free", "total", "static"
+
+MEMORY_SHARES = {
+    OF_FREE: "the memory left by weights, activations and reserve",
+    OF_TOTAL: "all memory, for weights, activations and the KV cache",
+    OF_STATIC: "all memory, for weights and the KV cache",
+}
+"""Memory that engines state a share of."""
 
 _TRTLLM = "TensorRT-LLM, scheduler policy GUARANTEED_NO_EVICT (recalled)"
 
@@ -142,8 +151,15 @@ class Deployment(Pool):
         default=16,
         source="vLLM, --block-size",
     )
+    memory_share: str = declare(
+        "what memory_fraction is a share of: "
+        + "; ".join(f"{name}: {words}" for name, words in MEMORY_SHARES.items()),
+        choices=tuple(MEMORY_SHARES),
+        default=OF_FREE,
+        source="vLLM, --gpu-memory-utilization (total); SGLang, --mem-fraction-static (static)",
+    )
     memory_fraction: float = declare(
-        "share of the memory left by weights, activations and reserve that the KV cache may use",
+        "share of memory_share that the KV cache may use, or all of the memory that the share names",
         above=0,
         at_most=1,
         default=0.9,
@@ -172,6 +188,39 @@ class Deployment(Pool):
         "launch passes with prompts as a graph, too; false: the host launches each of their kernels, as in engines "
         "that capture graphs for decoding only",
         default=True,
+    )
+    graph_tokens: int | None = declare(
+        "largest pass of a group of ranks that is launched as a graph, in tokens; if absent graphs hold any pass",
+        unit="tokens",
+        at_least=1,
+        default=None,
+        source="vLLM, --max-cudagraph-capture-size; SGLang, --cuda-graph-max-bs",
+    )
+    request_time: float = declare(
+        "fixed time of a request outside of passes, which adds to its time to the first token: HTTP, tokenizer, "
+        "queue of the scheduler, first launch",
+        unit="s",
+        at_least=0,
+        default=0.0,
+    )
+    pass_host: float | None = declare(
+        "host time of a pass: scheduling, preparation of inputs, sampling; if absent ext.serving.step_host of the "
+        "system",
+        unit="s",
+        at_least=0,
+        default=None,
+    )
+    sequence_host: float = declare(
+        "further host time of a pass for each of its sequences: sampling, detokenization, bookkeeping",
+        unit="s",
+        at_least=0,
+        default=0.0,
+    )
+    async_host: bool = declare(
+        "the host prepares the next pass while the processors run this one, so that only host time beyond the pass "
+        "counts; false: passes wait for all of it",
+        default=False,
+        source="Zheng et al., SGLang v0.4, lmsys.org, 2024; TensorRT-LLM, Overlap Scheduler; vLLM, pull request 27614",
     )
     shared_heads: bool = declare(
         "attention reads a key/value head once for all query heads that share it (grouped-query attention); false: "
@@ -314,9 +363,15 @@ class Deployment(Pool):
         """Type of the weights of routed experts."""
         return self.weights_dtype if self.experts_dtype == "same" else self.experts_dtype
 
-    def in_graphs(self, prompts: Count) -> Array:
-        """Return a mask of passes that are launched as graphs, by the number of prompts of which they take a chunk."""
-        return self.graphs & (self.prefill_graphs | (prompts <= 0))
+    def in_graphs(self, prompts: Count, tokens: Count | float = 0.0) -> Array:
+        """Return a mask of passes that are launched as graphs.
+
+        Args:
+            prompts: Prompts of which a pass takes a chunk.
+            tokens: Tokens of a pass of a group of ranks.
+        """
+        most = inf if self.graph_tokens is None else self.graph_tokens
+        return self.graphs & (self.prefill_graphs | (prompts <= 0)) & (tokens <= most)
 
     @property
     def mixes(self) -> bool:

@@ -158,6 +158,6 @@ def _read(
             raise SpecError(file, Problem("", "an object with named fields", shown(found)))
         raw = found
     document = override(raw, changes, file, cls) if changes else raw
-    if cls is Deployment:
+    if cls is Deployment and not isinstance(source, cls):  # a record states every field
         document = with_engine(document, facts, file)
     return decode(cls, document, file, name=name, document=document)

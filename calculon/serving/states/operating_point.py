@@ -12,6 +12,7 @@ from calculon.declarations.serving_figures import ServingFigures, ServingMemory,
 from calculon.serving.caches.cache import CachedBlocks
 from calculon.serving.caches.rank_memory import RankMemory, SequenceCapacity, cached_bytes
 from calculon.serving.passes.replica import Replica
+from calculon.serving.records.deployment import OF_FREE
 from calculon.serving.records.output_lengths import PARTS, draining_batch
 from calculon.serving.states.batch_search import Condition, largest, least
 from calculon.serving.states.disaggregated import PrefillPool, balanced
@@ -129,7 +130,8 @@ class OperatingPointSolver(FullBatches):
         held = float(memory.weights[0] + memory.reserve[0] + memory.activation[0])
         available = float(memory.capacity[0])
         cache = float(cached_bytes(replica, length)[0])
-        fraction = replica.deployments.record.memory_fraction
+        d = replica.deployments.record
+        fraction = d.memory_fraction if d.memory_share == OF_FREE else 1.0
         needed, installed = held + cache / fraction, replica.system.mem1.capacity
         left = (
             f" that a process can use, {installed / GIB:,.1f} in total"
@@ -139,7 +141,7 @@ class OperatingPointSolver(FullBatches):
         pool = "" if replica is self.replica else "prefill: "
         begin = f"{pool}a sequence of {length:,} tokens does not fit"
         if held + cache <= available:
-            caches = f"memory_fraction={fraction:g} leaves {float(memory.cache_capacity[0]) / GIB:,.2g} GiB"
+            caches = f"memory_fraction={d.memory_fraction:g} leaves {float(memory.cache_capacity[0]) / GIB:,.2g} GiB"
             message = f"{begin}: {caches}, and its KV cache takes {cache / GIB:,.2g}"
             return Infeasible("memory_fraction", message)
         parts = ", ".join(
@@ -207,13 +209,13 @@ class OperatingPointSolver(FullBatches):
         per_replica = self._users / d.replicas
         if self.pool is not None:
             return self._running_with_pool(self.pool, most)
-        if not w.think or d.record.batching == "static":
+        if not self._away or d.record.batching == "static":
             return np.ceil(per_replica)
 
         def enough(at: Array, batch: Count) -> Array:
             _, prompts, decode = self.state(batch, at)
             token = decode / self.replica.per_pass
-            return users_of(batch, token, prompts, w.output, w.think) >= per_replica[at]
+            return users_of(batch, token, prompts, w.output, self._away) >= per_replica[at]
 
         return _fewest(most, enough)
 
@@ -242,7 +244,8 @@ class OperatingPointSolver(FullBatches):
         state, prompts, decode = self.state(batch, places)
         if name == "tpot":
             return state.tpot
-        return prompts.latency + self._collisions(batch, prompts, decode)
+        fixed = self.deployments.record.request_time
+        return fixed + prompts.latency + self._collisions(batch, prompts, decode)
 
     def _collisions(self, batch: Count, prompts: PrefillEffect, decode: Seconds) -> Seconds:
         """Return the wait of a prompt for other prompts and for the running pass, at a number of sequences."""
@@ -320,9 +323,14 @@ class OperatingPointSolver(FullBatches):
         assert w.users is not None
         return w.users if w.requests is None else min(w.users, w.requests)
 
+    @property
+    def _away(self) -> float:
+        """Seconds of each request of a user that it spends outside of passes: thinking, and fixed time."""
+        return self.load.think + self.deployments.record.request_time
+
     def _without_wait(self, prompts: PrefillEffect, token: Seconds) -> Seconds:
         """Return the time from one request of a user to the next, without waiting."""
-        return prompts.latency + (self.load.output - 1) * token + self.load.think
+        return prompts.latency + (self.load.output - 1) * token + self._away
 
     def _closed(self, pool: PrefillPool, cycle: Seconds, at: Array | slice = _ALL) -> Array:
         """Return the requests per second of users in a closed loop, given the wait for the prefill pool."""
@@ -340,13 +348,13 @@ class OperatingPointSolver(FullBatches):
             return full, Wait(delay, delay)
         supported, running = batch, np.minimum(per_replica, batch)
         token = decode / self.replica.per_pass
-        if w.think:
-            supported, running = users_of(batch, token, prompts, w.output, w.think), batch
+        if self._away:
+            supported, running = users_of(batch, token, prompts, w.output, self._away), batch
         fits = per_replica <= supported
         delay = np.where(fits, 0.0, np.maximum(0.0, per_replica - supported) / full.rate)
         delay = delay + self._collisions(running, prompts, decode)
-        state = of_users(per_replica, token, prompts, w.output, w.think, running)
-        cycle = delay + prompts.latency + (w.output - 1) * state.tpot + w.think
+        state = of_users(per_replica, token, prompts, w.output, self._away, running)
+        cycle = delay + prompts.latency + (w.output - 1) * state.tpot + self._away
         return _where(fits, state._replace(rate=per_replica / cycle), full), Wait(delay, delay)
 
     def _run_time(
@@ -363,7 +371,8 @@ class OperatingPointSolver(FullBatches):
             return np.ceil(requests / per_replica) * per_replica / state.rate - w.think
         if w.rate is not None:
             queued = np.where(np.isfinite(queue.mean), queue.mean, 0.0)
-            last = queued + prompts.latency + (w.output - 1) * state.tpot
+            answered = prompts.latency + (w.output - 1) * state.tpot
+            last = self.deployments.record.request_time + queued + answered
             return (requests - 1) / state.rate + last
         if self.load.output_cv and self.deployments.record.batching == "continuous":
             return self._run_out(requests, batch)
@@ -417,17 +426,13 @@ class OperatingPointSolver(FullBatches):
             crowd = np.clip(batch_percentile(busiest, w.percentile), 1.0, most)
             token = replica.decode(crowd) / replica.per_pass
             tpot_p = np.maximum(tpot_p, token / (1 - state.prefill_share))
-        ttft, slow = queue.mean + prompts.latency, prompts.latency
-        if open_loop and w.prompt_cv and self.pool is None:
-            long = replica.prompts_of(batch, decode, w.prompt_at(w.percentile))
-            slow = np.maximum(slow, long.latency)
-        ttft_p = queue.percentile + slow
+        ttft, ttft_p = self._first_token(batch, prompts, decode, queue)
         alone, _ = replica.take(self._firsts).prefill(np.ones(len(self._firsts)))
         used = held.weights + held.reserve + held.activation + held.cache
         totals = AllReplicas.of(w, state.rate, best.rate, d.replicas, d.num_procs, price, ends)
         return ServingFigures(
             ttft=ttft,
-            ttft_p=ttft_p if open_loop else ttft,
+            ttft_p=ttft_p,
             tpot=state.tpot,
             tpot_p=tpot_p,
             itl_max=self._longest_gap(batch, state, prompts, decode),
@@ -453,6 +458,20 @@ class OperatingPointSolver(FullBatches):
             prefixes=self.prefixes.figures(batch, state),
             speculation=self._speculation(batch),
         )
+
+    def _first_token(
+        self, batch: Count, prompts: PrefillEffect, decode: Seconds, queue: Wait
+    ) -> tuple[Seconds, Seconds]:
+        """Return the time to the first token: its mean, and for requests that arrive at a rate its percentile."""
+        w, slow = self.load, prompts.latency
+        fixed = self.deployments.record.request_time
+        mean = fixed + queue.mean + prompts.latency
+        if w.rate is None:
+            return mean, mean
+        if w.prompt_cv and self.pool is None:
+            long = self.replica.prompts_of(batch, decode, w.prompt_at(w.percentile))
+            slow = np.maximum(slow, long.latency)
+        return mean, fixed + queue.percentile + slow
 
     def _longest_gap(
         self, batch: Count, state: SteadyState, prompts: PrefillEffect, decode: Seconds

@@ -6,6 +6,7 @@ import pytest
 from calculon import inputs
 from calculon.architecture.parameters import parameter_count
 from calculon.base.errors import SpecError
+from calculon.base.units import GIB
 from calculon.serving.caches.cache import CachedBlocks, cached_width, token_bytes
 from calculon.serving.caches.rank_memory import (
     SequenceCapacity,
@@ -92,6 +93,20 @@ def test_as_many_sequences_as_the_cache_has_room_for():
     by_length = cached_bytes(found.replica, np.array([longest, longest + 1]))
     alone = by_length + 0.9 * logit_bytes(LLAMA_70B, np.full(1, 8.0))
     assert alone[0] <= found.memory.cache_capacity[0] < alone[1]
+
+
+@pytest.mark.parametrize("share", [0.5, 0.9, 0.999])
+def test_a_share_of_all_memory_includes_what_it_names_and_leaves_the_rest(share):
+    """Of the engine's remainder at most the reserve is kept; a share that leaves nothing caches nothing."""
+    for name in ("total", "static"):
+        *_, found = fitting(memory_share=name, memory_fraction=share)
+        m = found.memory
+        held = m.weights + (m.activation if name == "total" else 0)
+        expected = min(share * m.capacity - held, m.capacity - m.weights - m.activation)
+        np.testing.assert_allclose(m.cache_capacity, expected)
+        rest = m.capacity - m.weights - m.activation - m.cache_capacity
+        np.testing.assert_allclose(m.reserve, np.minimum(rest, 4 * GIB), atol=1)
+    assert fitting(memory_share="total", memory_fraction=0.1)[0] == 0
 
 
 @pytest.mark.parametrize(
