@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from calculon.base.errors import Infeasible
 from calculon.hardware.serving import ENGINE_KERNELS, FASTEST
-from calculon.serving.passes.exchange import ROUTINGS
+from calculon.serving.passes.exchange import EXCHANGES, ROUTINGS
 from calculon.serving.records.deployment import ADMISSIONS, OVERLAPS
 from calculon.serving.records.number_types import CACHE_TYPES, WEIGHT_TYPES
 from calculon.serving.serve import Served, serve
@@ -125,6 +125,7 @@ def deployments(draw: st.DrawFn, model: Document, **fixed: Any) -> Document:
         "routing": draw(st.sampled_from(sorted(ROUTINGS))) if experts > 1 else "balanced",
         "expert_kernels": draw(st.sampled_from((FASTEST, *ENGINE_KERNELS))),
         "dispatch_dtype": draw(st.sampled_from(SENT)) if experts > 1 else "same",
+        "exchange": draw(st.sampled_from(sorted(EXCHANGES))),
         "overlap": draw(st.sampled_from(sorted(OVERLAPS))) if experts > 1 else "none",
         "weights_dtype": draw(st.sampled_from(sorted(WEIGHT_TYPES))),
         "head_dtype": draw(st.sampled_from(("bfloat16", "float8"))),

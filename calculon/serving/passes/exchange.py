@@ -2,7 +2,7 @@
 
 With attention data parallelism (``attn_data_par``), groups of ranks have different tokens, and each token is sent to
 the ranks of its `k` experts. The ranks of a group have the same tokens; each of them sends its part, and the all-reduce
-of the group joins the results. The fastest of three implementations is used:
+of the group joins the results. The fastest of three implementations is used, or the one that the engine has:
 
 - low-latency kernels that send a row for each expert of a token (:class:`~calculon.hardware.serving.ExpertExchange`);
 - in passes with prompts, libraries that send one copy to each node and forward it to each rank
@@ -223,6 +223,15 @@ def _activated(routing: str, experts: int, each: int, copies: int, tokens: Count
 DISPATCH, COMBINE = "dispatch", "combine"
 """Rows of a pass, in order of execution."""
 
+FASTEST_EXCHANGE, LOW_LATENCY, COLLECTIVES = "fastest", "low_latency", "collectives"
+
+EXCHANGES: Mapping[str, str] = {
+    FASTEST_EXCHANGE: "the fastest of all",
+    LOW_LATENCY: "kernels that send a row for each expert, or in passes with prompts a copy to each node",
+    COLLECTIVES: "all-gather of all tokens, and reduce-scatter of the results",
+}
+"""Implementations of the exchange with experts; machines and splits without the one stated use collectives."""
+
 
 class Exchange(NamedTuple):
     """Data that one rank sends in each block with experts; arrays of shape ``(passes,)``.
@@ -234,6 +243,7 @@ class Exchange(NamedTuple):
         routing: Experts of a token.
         ranks, groups: Ranks over which experts are split, and groups of them with different experts.
         fullest: Tokens of the busiest rank over the mean, without chance, which the measured kernels contain.
+        implementation: One of :data:`EXCHANGES`.
     """
 
     tokens: Count
@@ -244,9 +254,17 @@ class Exchange(NamedTuple):
     ranks: Count
     groups: Count
     fullest: Array
+    implementation: str = FASTEST_EXCHANGE
 
     @classmethod
-    def of(cls, model: Model, types: NumberTypes, sizes: PassSizes, routing: str) -> "Exchange":
+    def of(
+        cls,
+        model: Model,
+        types: NumberTypes,
+        sizes: PassSizes,
+        routing: str,
+        implementation: str = FASTEST_EXCHANGE,
+    ) -> "Exchange":
         """Return the exchange of passes."""
         group = sizes.of_group
         separate = sizes.attn_data_par > 1
@@ -260,6 +278,7 @@ class Exchange(NamedTuple):
             ranks=sizes.tensor_par,
             groups=sizes.expert_par,
             fullest=imbalance(routing, model.num_experts, sizes.expert_par, sizes.copies),
+            implementation=implementation,
         )
 
     @property
@@ -273,18 +292,26 @@ class Exchange(NamedTuple):
 
 
 def exchange_times(system: System, exchange: Exchange) -> tuple[Seconds, Seconds]:
-    """Return the times of dispatch and combine of one block, by the implementation with the smallest sum."""
+    """Return the times of dispatch and combine of one block, by the implementation with the smallest sum.
+
+    Only the engine's own implementation counts if it states one and can run.
+    """
     some = exchange.tokens > 0
     # passes without an exchange get a group of two, because a group of one has no network; they are masked below
     ranks = np.where(some, exchange.ranks, 2).astype(np.int64)
     group = Group.in_mesh(system, ranks, np.ones_like(ranks))
-    times = [
+    kernels = [
         [implementation(system, exchange, group, row) for row in (exchange.sent, exchange.returned)]
         for implementation in (_low_latency_time, _library_time)
     ]
-    times.append(_collective_times(system, exchange, group))
+    times = [*kernels, _collective_times(system, exchange, group)]
     table = np.stack([np.stack(np.broadcast_arrays(*pair)) for pair in times])
-    fastest = np.argmin(table.sum(axis=1), axis=0)
+    total = table.sum(axis=1)
+    if exchange.implementation == COLLECTIVES:
+        total[:-1] = np.inf
+    elif exchange.implementation == LOW_LATENCY:
+        total[-1] = np.where(np.isfinite(total[:-1]).any(axis=0), np.inf, total[-1])
+    fastest = np.argmin(total, axis=0)
     dispatch, combine = (np.choose(fastest, table[:, part]) for part in range(2))
     return np.where(some, dispatch, 0.0), np.where(some, combine, 0.0)
 

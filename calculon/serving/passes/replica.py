@@ -131,6 +131,7 @@ class Replica:
         choices: dict[str, Any] = {
             "shared_heads": d.shared_heads,
             "routing": d.routing,
+            "exchange": d.exchange,
             "overlap": d.overlap,
         }
         graphs = d.in_graphs(sizes.prompts, sizes.of_group.tokens)

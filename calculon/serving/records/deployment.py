@@ -12,7 +12,7 @@ from calculon.declarations.fields import declare, spec_fields
 from calculon.declarations.serving_classes import ANY_ENGINE, ENGINE_CHOICES
 from calculon.hardware.serving import ENGINE_KERNELS, FASTEST
 from calculon.serving.caches.prefixes import NO_TIER, OFFLOADS
-from calculon.serving.passes.exchange import ROUTINGS
+from calculon.serving.passes.exchange import EXCHANGES, FASTEST_EXCHANGE, ROUTINGS
 from calculon.serving.records.number_types import CACHE_TYPES, WEIGHT_TYPES
 from calculon.serving.records.pool import Pool
 from calculon.serving.records.speculation import DRAFTS, MTP, MTP_ACCEPTANCE, NO_DRAFT
@@ -82,6 +82,13 @@ class Deployment(Pool):
         choices=("same", "bfloat16", "float8"),
         default="same",
         source="DeepSeek-V3, arXiv 2412.19437, section 3.3.3",
+    )
+    exchange: str = declare(
+        "implementation of the exchange of tokens with experts: "
+        + "; ".join(f"{name}: {words}" for name, words in EXCHANGES.items()),
+        choices=tuple(EXCHANGES),
+        default=FASTEST_EXCHANGE,
+        source="vLLM, --all2all-backend; SGLang, --moe-a2a-backend",
     )
     overlap: str = declare(
         "work that overlaps the exchange with experts: "

@@ -8,7 +8,14 @@ import pytest
 
 from calculon import inputs
 from calculon.base.errors import SpecError
-from calculon.serving.passes.exchange import COMBINE, DISPATCH, Exchange, exchange_times, imbalance
+from calculon.serving.passes.exchange import (
+    COMBINE,
+    DISPATCH,
+    EXCHANGES,
+    Exchange,
+    exchange_times,
+    imbalance,
+)
 from calculon.serving.passes.pass_rows import pass_rows
 from calculon.serving.passes.pass_sizes import PassSizes, spread
 from calculon.serving.passes.row_times import pass_times
@@ -118,6 +125,22 @@ def test_the_fullest_rank_is_waited_for():
     assert uneven.message(1.0) == pytest.approx(fullest * even.message(1.0))
     times = [sum(exchange_times(H800, one))[0] for one in (even, uneven)]
     assert times[1] > times[0]
+
+
+def test_an_engine_has_its_own_exchange_if_the_machine_can_run_it():
+    """The fastest is one of both; without NVLink kernels, collectives are left."""
+    for ranks in (8, 64):
+        own = exchange_of(np.array([1.0, 64, 4096]), ranks)
+        sums = {
+            one: sum(exchange_times(H800, own._replace(implementation=one))) for one in EXCHANGES
+        }
+        fastest = np.minimum(sums["low_latency"], sums["collectives"])
+        assert sums["fastest"] == pytest.approx(fastest)
+        assert np.any(sums["low_latency"] != sums["collectives"])
+    plain = inputs.system("a100_80g_pcie")
+    both = (own._replace(implementation=one) for one in ("low_latency", "collectives"))
+    low, gathered = (sum(exchange_times(plain, one)) for one in both)
+    assert low.tolist() == gathered.tolist()
 
 
 def test_prompts_never_make_an_exchange_faster():
