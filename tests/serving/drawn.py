@@ -132,6 +132,7 @@ def deployments(draw: st.DrawFn, model: Document, **fixed: Any) -> Document:
         "kv_dtype": draw(st.sampled_from(sorted(CACHE_TYPES))),
         "batching": draw(st.sampled_from(("continuous", "continuous", "static"))),
         "token_budget": budget,
+        "balanced_prompts": draw(st.booleans()),
         "max_batch": draw(st.integers(1, 300)),
         "admission": draw(st.sampled_from(sorted(ADMISSIONS))),
         "kv_block": draw(st.sampled_from((1, 16, 64))),

@@ -144,6 +144,12 @@ class Deployment(Pool):
         default=8192,
         source="vLLM V1, --max-num-batched-tokens of an API server on GPUs with at least 70 GB (recalled)",
     )
+    balanced_prompts: bool = declare(
+        "with attention data parallelism, groups wait until they can take prompts in the same passes; otherwise all "
+        "groups wait whenever one of them takes a prompt",
+        default=False,
+        source="TensorRT-LLM, attention_dp_config, enable_balance; tech blog 10, ADP Balance Strategy",
+    )
     admission: str = declare(
         "part of a request that has to fit into the KV cache before it starts: "
         + "; ".join(f"{name}: {words}" for name, words in ADMISSIONS.items()),

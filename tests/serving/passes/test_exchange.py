@@ -18,7 +18,9 @@ from calculon.serving.passes.exchange import (
 )
 from calculon.serving.passes.pass_rows import pass_rows
 from calculon.serving.passes.pass_sizes import PassSizes, spread
+from calculon.serving.passes.replica import Replica
 from calculon.serving.passes.row_times import pass_times
+from calculon.serving.records.deployments import Deployments
 from calculon.serving.serve import serve
 from tests.cases import for_each
 from tests.helpers import ROOT
@@ -88,6 +90,23 @@ def test_a_prompt_alone_is_one_prompt_for_experts():
     whole, apart = (rows_of(EXPERTS, attn_data_par=groups, **prompt) for groups in (1, 8))
     assert total(whole, "experts", "flops") == total(apart, "experts", "flops")
     assert total(apart, "output", "flops") == 8 * total(whole, "output", "flops")
+
+
+@for_each("balanced", [False, True])
+def test_all_groups_wait_for_the_prompts_of_any(balanced):
+    """A prompt in a share q of the passes of each of 8 groups: 8 q prompts in 1 - (1 - q)^8 of all passes."""
+    deployment = {"num_procs": 8, "tensor_par": 8, "attn_data_par": 8, "expert_par": 8}
+    deployment |= {"token_budget": 8192, "balanced_prompts": balanced, "max_batch": 64}
+    output = 201
+    found = served(deployment, output=output)
+    replica = Replica(
+        found.model, found.system, Deployments.of_records([found.deployment]), found.workload
+    )
+    batch = np.array([8.0, 64, 400, 1600])
+    together = replica.prompts_of(batch, np.ones(4), found.workload.lengths[0]).together
+    share = np.minimum(batch / 8 / (output - 1), 1 - 1e-12)
+    expected = 8 if balanced else 8 * share / (1 - (1 - share) ** 8)
+    assert together == pytest.approx(expected * np.ones(4))
 
 
 # -- the exchange ---------------------------------------------------------------------------------
@@ -211,9 +230,8 @@ def test_shared_experts_hide_at_most_their_own_time():
 
 
 def served(split, model="mixtral-8x7B", system="h100_80g_sxm", **load):
-    return serve(
-        model, {"num_procs": 8, "tensor_par": 8, **split}, system, prompt=1000, output=200, **load
-    )
+    stated = {"num_procs": 8, "tensor_par": 8, **split}
+    return serve(model, stated, system, **{"prompt": 1000, "output": 200, **load})
 
 
 def test_groups_hold_sequences_of_their_own():
