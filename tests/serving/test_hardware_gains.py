@@ -30,7 +30,7 @@ def test_parts_of_a_wide_exchange_are_worth_theirs():
     assert set(worth) == set(PARTS)
     assert served.worth == "interactivity"
     assert all(one >= -1e-9 for one in worth.values())
-    assert 0.95 < sum(worth.values()) < 1
+    assert 0.92 < sum(worth.values()) < 1  # the host takes as long as before
     assert worth["latency of small messages"] > 0.1
 
 

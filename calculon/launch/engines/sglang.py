@@ -19,6 +19,7 @@ from calculon.launch.engines.engine_files import (
     written_out,
 )
 from calculon.launch.engines.engine_rows import (
+    OF_EXPERTS,
     OF_HOST,
     Degrees,
     TypeNames,
@@ -126,7 +127,7 @@ ROWS = (
     option("--enable-hierarchical-cache", "cache_offload", "host", "none"),
     option("--enable-two-batch-overlap", "overlap", "two_batches", "none"),
     SGLANG_DRAFTS,
-    passed_on("engine", "price", "routing", *OF_HOST),
+    passed_on("engine", "price", *OF_EXPERTS, *OF_HOST),
 )
 
 _KNOWN = frozenset(name for one in ROWS for name in one.settings)

@@ -26,6 +26,7 @@ from calculon.launch.engines.engine_files import (
     render_server,
 )
 from calculon.launch.engines.engine_rows import (
+    OF_EXPERTS,
     OF_HOST,
     Degrees,
     TypeNames,
@@ -160,7 +161,7 @@ ROWS = (
         _read_share,
         lambda writing: {_SHARE: writing["memory_fraction"]},
     ),
-    passed_on("engine", "price", "routing", *OF_HOST),
+    passed_on("engine", "price", *OF_EXPERTS, *OF_HOST),
 )
 
 _KNOWN = frozenset(name for one in ROWS for name in one.settings)

@@ -21,6 +21,7 @@ from calculon.launch.engines.engine_batches import (
 from calculon.launch.engines.engine_drafts import VLLM_DRAFTS
 from calculon.launch.engines.engine_files import parse_server, render_flags, written_out
 from calculon.launch.engines.engine_rows import (
+    OF_EXPERTS,
     OF_HOST,
     Degrees,
     TypeNames,
@@ -147,7 +148,7 @@ ROWS = (
         lambda rank, share: share * rank.capacity - rank.weights - rank.activation,
         lambda rank, cache: (rank.weights + rank.activation + cache) / rank.capacity,
     ),
-    passed_on("engine", "price", "routing", *OF_HOST),
+    passed_on("engine", "price", *OF_EXPERTS, *OF_HOST),
 )
 
 _KNOWN = frozenset(name for one in ROWS for name in one.settings)

@@ -46,6 +46,9 @@ ROUTINGS: Mapping[str, float] = {
 }
 """Exponents of the shares of experts by name; 0 means equal shares."""
 
+MEASURED_ROUTING = "power_law:1.01"
+"""Default routing: the smaller one of the two exponents that were measured."""
+
 LARGEST = 100.0
 """Ratio of the largest share of an expert to the smallest."""
 

@@ -12,7 +12,12 @@ from calculon.declarations.fields import declare, spec_fields
 from calculon.declarations.serving_classes import ANY_ENGINE, ENGINE_CHOICES
 from calculon.hardware.serving import ENGINE_KERNELS, FASTEST
 from calculon.serving.caches.prefixes import NO_TIER, OFFLOADS
-from calculon.serving.passes.exchange import EXCHANGES, FASTEST_EXCHANGE, ROUTINGS
+from calculon.serving.passes.exchange import (
+    EXCHANGES,
+    FASTEST_EXCHANGE,
+    MEASURED_ROUTING,
+    ROUTINGS,
+)
 from calculon.serving.records.number_types import CACHE_TYPES, WEIGHT_TYPES
 from calculon.serving.records.pool import Pool
 from calculon.serving.records.speculation import DRAFTS, MTP, MTP_ACCEPTANCE, NO_DRAFT
@@ -64,10 +69,11 @@ class Deployment(Pool):
         default=ANY_ENGINE,
     )
     routing: str = declare(
-        "distribution of tokens over experts: balanced, or a power law, with all ranks waiting for the busiest",
+        "distribution of tokens over experts: even (the same number in each pass), balanced (equally likely), or a "
+        "power law, with all ranks waiting for the busiest",
         choices=tuple(ROUTINGS),
-        default="balanced",
-        source="aiconfigurator, docs/POWER_LAW_DISTRIBUTION.md, for the exponents",
+        default=MEASURED_ROUTING,
+        source="aiconfigurator, docs/POWER_LAW_DISTRIBUTION.md: exponents of DeepSeek-R1 (1.01) and Qwen3-235B (1.2)",
     )
     expert_kernels: str = declare(
         "engine whose kernels run layers of experts; fastest: the fastest measured with the type of their weights "
