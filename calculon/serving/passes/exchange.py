@@ -98,12 +98,11 @@ def imbalance(routing: str, experts: int, groups: Count, copies: Count) -> Array
 def busiest(model: Model, groups: Count, copies: Count, tokens: Count, routing: str) -> Array:
     r"""Return the tokens of the busiest rank of a pass over the mean.
 
-    .. math:: 1 + \sqrt{(u - 1)^2 + c_g^2 / r}
+    .. math:: 1 + \sqrt{(u - 1)^2 + c_g^2 \varphi / r}
 
-    with the :func:`imbalance` u over many passes, and chance in a pass in which a rank has r rows in the mean: the
-    standard deviation of its rows is the root of r, and the largest of g ranks exceeds the mean by c_g standard
-    deviations (:func:`expected_largest`). Both are independent. A token sends a rank at most one row for each of its
-    experts.
+    with the :func:`imbalance` u over many passes, and chance in a pass in which a rank has r rows in the mean: their
+    variance is r times the :func:`dispersion`, and the largest of g ranks exceeds the mean by c_g standard deviations
+    (:func:`expected_largest`). Both are independent. A token sends a rank at most one row for each of its experts.
 
     Args:
         model: The model with experts.
@@ -116,9 +115,30 @@ def busiest(model: Model, groups: Count, copies: Count, tokens: Count, routing: 
     each = model.experts_per_token
     # a pass without tokens has no rows, which are multiplied by a finite imbalance
     rows = np.maximum(tokens * each / groups, 1e-9)
-    fullest = 1 + np.sqrt((uneven - 1) ** 2 + expected_largest(groups) ** 2 / rows)
+    chance = expected_largest(groups) ** 2 * dispersion(model, groups) / rows
+    fullest = 1 + np.sqrt((uneven - 1) ** 2 + chance)
     local = (model.num_experts + copies) / groups
     return np.minimum(fullest, groups * np.minimum(1.0, local / each))
+
+
+def dispersion(model: Model, groups: Count) -> Array:
+    r"""Return the variance of the rows that tokens send to a rank over their mean; 1 for independent experts.
+
+    A token of a model with group-limited routing selects T of G groups of experts, and k experts in these. A rank with
+    s = G / g of them, or a part of one, receives rows of a hypergeometric number of groups, k / T of each:
+
+    .. math:: 1 + \frac{k}{T} \left(1 - \frac{T}{G}\right) \frac{G - s}{G - 1} \min(1, s)
+
+    Source: DeepSeek-V3, arXiv 2412.19437, section 2.1.2, node-limited routing.
+    """
+    all_groups, limit = model.router_groups, model.router_group_topk
+    if not limit or limit >= all_groups:
+        return np.ones(np.shape(groups))
+    held = all_groups / np.asarray(groups, float)
+    whole = np.maximum(held, 1.0)
+    apart = (1 - limit / all_groups) * (all_groups - whole) / (all_groups - 1)
+    result: Array = 1 + model.experts_per_token / limit * apart * np.minimum(held, 1.0)
+    return result
 
 
 def expected_largest(groups: Count) -> Array:
@@ -184,8 +204,8 @@ def activated_experts(
 
     A token misses an expert with probability ``1 - k s``, where `s` is the share of the expert, and `n` tokens miss it
     with this probability to the power `n`. If a share p of the E experts of a rank is activated in the mean, their
-    number has a standard deviation of :math:`\sqrt{E p (1 - p)}`, and the slowest of g ranks exceeds the mean by
-    c_g of them (:func:`expected_largest`). DeepSeek-V3 routes evenly (arXiv 2412.19437, section 2.1.2).
+    number has a variance of E p (1 - p) times the :func:`dispersion`, and the slowest of g ranks exceeds the mean by
+    c_g standard deviations (:func:`expected_largest`). DeepSeek-V3 routes evenly (arXiv 2412.19437, section 2.1.2).
 
     Args:
         model: The model with experts.
@@ -208,7 +228,8 @@ def activated_experts(
                 tokens.shape
             )
             mean = np.where(copies == count, touched / groups, mean)
-    spread = np.sqrt(np.maximum(mean * (1 - mean / local), 0.0))
+    variance = dispersion(model, groups) * mean * (1 - mean / local)
+    spread = np.sqrt(np.maximum(variance, 0.0))
     most = np.minimum(local, each * tokens)
     return np.minimum(mean + expected_largest(groups) * spread, np.maximum(most, mean))
 
