@@ -61,6 +61,9 @@ def test_the_catalog_has_what_the_fit_gives(name):
     off = 100 * abs(part.rows.predicted / part.rows.measured - 1)
     for group in (*GROUPS, GROUP, *(f"{GROUP} of {engine}" for engine in engines)):
         hidden = part.rows.held_out & (part.rows.group == group)
+        if not hidden.any():
+            assert group not in told
+            continue
         assert told[group]["n"] == hidden.sum()
         assert told[group]["median"] == pytest.approx(off[hidden].median(), abs=0.3)
 

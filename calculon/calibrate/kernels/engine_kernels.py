@@ -13,7 +13,7 @@ from calculon.calibrate.kernels.experts import (
     GROUP,
     SAME_CHIP,
     SHAPE,
-    TABLE_TYPES,
+    WEIGHTS,
     dense_law,
     grouped_law,
     layers_of,
@@ -25,9 +25,6 @@ from calculon.calibrate.steps import rounded
 from calculon.hardware.kernels.laws import Gemm
 from calculon.hardware.serving import ENGINE_KERNELS
 from calculon.hardware.system import System
-
-SHARED = "flashinfer_trtllm"
-"""Kernels that both vLLM and SGLang run; their times differ by 1 % (FlashInfer, ``trtllm_*_moe``)."""
 
 PREFIXES = {
     "vllm": ("vllm_",),
@@ -66,7 +63,7 @@ def engine_kernels(
         system: System with the fitted law of products, and the fitted routing floor.
     """
     pool = [one for one in (gpu, SAME_CHIP.get(gpu)) if one is not None]
-    some = table[table.gpu.isin(pool) & table.dtype.isin(list(TABLE_TYPES))].reset_index(drop=True)
+    some = table[table.gpu.isin(pool) & table.dtype.isin(list(WEIGHTS))].reset_index(drop=True)
     if not (some.gpu == gpu).any():
         return None
     stated: dict[str, Any] = {}
@@ -77,7 +74,7 @@ def engine_kernels(
         for dtype, rows in _types_of(some, engine):
             kept = held_out(rows[SHAPE])
             law, predicted = _fitted(rows, ~kept, system)
-            laws[TABLE_TYPES[dtype]] = stated_law(law)
+            laws[WEIGHTS[dtype]] = stated_law(law)
             own = (rows.gpu == gpu).to_numpy()
             columns = {"measured": rows.time_s[own], "predicted": predicted[own]}
             label = [f"{GROUP} of {engine}"] * int(own.sum())
@@ -93,11 +90,8 @@ def engine_kernels(
 
 
 def _of_engine(table: pd.DataFrame, engine: str) -> pd.DataFrame:
-    """Return the layers of an engine, including those of kernels that it shares with another one."""
-    own = table.kernel.str.startswith(PREFIXES[engine])
-    if engine == "tensorrt-llm":
-        return table[own]
-    return table[own | table.kernel.str.contains(SHARED)]
+    """Return the layers of an engine."""
+    return table[table.kernel.str.startswith(PREFIXES[engine])]
 
 
 def _types_of(table: pd.DataFrame, engine: str) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -112,7 +106,7 @@ def _fitted(rows: pd.DataFrame, used: Array, system: System) -> tuple[Gemm, Seco
 
     Robust least squares of the log errors of the `used` rows, with a prior: few shapes leave some constants open.
     """
-    dtype = TABLE_TYPES[rows["dtype"].iloc[0]]
+    dtype = WEIGHTS[rows["dtype"].iloc[0]]
     layers, seconds = layers_of(rows, system), rows.time_s.to_numpy(float)
     dense, on = dense_law(system, dtype), processor_of(system, dtype)
     floor, at = system.ext.serving.routing_floor, np.flatnonzero(used)

@@ -26,14 +26,12 @@ GROUP = "serving, layers of experts"
 WEIGHTS = {
     "bfloat16": "bfloat16",
     "fp8": "float8",
+    "fp8_block": "float8_block",
     "nvfp4": "nvfp4",
     "w4a16_mxfp4": "mxfp4",
     "w4a8_mxfp4_mxfp8": "mxfp4_mxfp8",
 }
-"""Types of the table of the fastest engines, as deployments name them."""
-
-TABLE_TYPES = WEIGHTS | {"fp8_block": "float8_block"}
-"""All types of the tables. Layers of the fastest engines scaled by blocks follow the law of other products."""
+"""Types of the tables, as deployments name them."""
 
 SAME_CHIP = {"H100-SXM5-80GB": "H200-SXM5-141GB", "H200-SXM5-141GB": "H100-SXM5-80GB"}
 """Processor whose layers are fitted together with those of another one, by shares of peak and bandwidth."""
@@ -281,9 +279,7 @@ def _of_model(group: pd.DataFrame, system: System) -> tuple[Seconds, int, Array]
     routing = str(first.distribution).replace("law_", "law:").replace("balanced", EVEN)
     kernels = [
         row
-        for row in pass_rows(
-            model, _types(system, TABLE_TYPES[first["dtype"]]), sizes, routing=routing
-        )
+        for row in pass_rows(model, _types(system, WEIGHTS[first["dtype"]]), sizes, routing=routing)
         if _measured(row)
     ]
     timed = pass_times(model, system, kernels, sizes).rows
