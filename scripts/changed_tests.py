@@ -46,6 +46,7 @@ DATA = {
     ),
     "models/": ("tests/architecture", "tests/declarations", "tests/cli/test_catalog.py"),
     "examples/presets/": ("tests/test_presets.py", "tests/declarations", "tests/test_examples.py"),
+    "examples/engines/": ("tests/serving/records", "tests/serving/test_engine_scripts.py"),
     "examples/": ("tests/test_examples.py", "tests/test_pages.py", "tests/test_notebook.py"),
     "validation/": ("tests/validate", "tests/campaign"),
     "tests/times.txt": ("tests/test_mutants.py",),

@@ -12,6 +12,7 @@ from calculon.launch.dialect import Launch, Setting
 from calculon.launch.engines.engine_files import CHECKPOINT
 from calculon.render.document import Block, Document, Grid, Names, Section, dim, labeled
 from calculon.render.texts import counted
+from calculon.serving.records.deployment import MEMORY_SHARES, OF_FREE
 
 _LONGEST = 200  # characters per text: longer ones are data, not settings
 _MOST = 1_000  # settings per section
@@ -116,7 +117,7 @@ def _served(launch: Launch) -> dict[str, str]:
     result["types"] = ", ".join((*types, f"cache {fields['kv_dtype']}"))
     result["batch"] = ", ".join(batch)
     if (share := fields.get("memory_fraction")) is not None:
-        result["cache"] = f"{share:.3g} of the memory left by weights, activations and reserve"
+        result["cache"] = f"{share:.3g} of {MEMORY_SHARES[fields.get('memory_share', OF_FREE)]}"
     return result
 
 

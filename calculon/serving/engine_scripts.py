@@ -15,14 +15,14 @@ from calculon.hardware.system import System
 from calculon.launch.dialect import Dialect, Launch, read
 from calculon.launch.dialects import recognized_engine
 from calculon.launch.engines.engine_commands import command_text
-from calculon.launch.engines.engine_rows import DIGITS
+from calculon.launch.engines.engine_rows import DIGITS, MEMORY_SHARE, OF_HOST
 from calculon.launch.launch_files import is_command, launch_text
 from calculon.launch.server import RankBytes, Server
 from calculon.serving.caches.rank_memory import rank_memory
 from calculon.serving.default_deployment import with_released_types
 from calculon.serving.passes.replica import Replica
 from calculon.serving.records.deployment import OF_FREE, OF_TOTAL, Deployment
-from calculon.serving.records.deployments import POOL_SIZES, Deployments
+from calculon.serving.records.deployments import Deployments
 from calculon.serving.records.engine_presets import ENGINE, with_engine
 from calculon.serving.records.load import Workload
 from calculon.serving.records.read_records import read_deployment, read_workload
@@ -116,9 +116,9 @@ def deployment_text(
     """
     same = engine_name(deployment.engine) == dialect.name
     engine = deployment.engine if same else dialect.name
-    sizes = deployment.to_dict() | {ENGINE: engine}
-    known = {name: sizes[name] for name in (*POOL_SIZES, ENGINE)}
-    usual = with_engine(known, facts)
+    open_fields = (*OF_HOST, MEMORY_SHARE, "memory_fraction")
+    known = {name: one for name, one in deployment.to_dict().items() if name not in open_fields}
+    usual = with_engine(known | {ENGINE: engine}, facts)
     fields = _of_free_memory(fields_of(deployment), usual, server)
     return command_text(dialect, fields, deployment_defaults(), server, usual)
 
@@ -128,18 +128,20 @@ def _of_free_memory(
 ) -> dict[str, Any]:
     """Return fields whose share of memory is one of the free memory, with the same KV cache.
 
-    Without model and machine, the engine's own share stays open.
+    Without model and machine, the engine's default stays open, and another share of the same kind is written as it is.
     """
-    base = fields["memory_share"]
+    base = fields[MEMORY_SHARE]
     if base == OF_FREE:
         return fields
     if server is None:
-        shares = ("memory_share", "memory_fraction")
+        shares = (MEMORY_SHARE, "memory_fraction")
         if all(fields[name] == usual.get(name) for name in shares):
             return fields | {name: deployment_defaults()[name] for name in shares}
+        if base == usual.get(MEMORY_SHARE):
+            return fields
         hint = "a share of all memory depends on model and machine: --system"
-        raise SpecError("deployment", Problem("memory_share", OF_FREE, base, hint))
-    defaults = {"memory_share": OF_FREE, "memory_fraction": 1.0}
+        raise SpecError("deployment", Problem(MEMORY_SHARE, OF_FREE, base, hint))
+    defaults = {MEMORY_SHARE: OF_FREE, "memory_fraction": 1.0}
     rank = server.rank(fields | defaults)
     held = rank.weights + (rank.activation if base == OF_TOTAL else 0.0)
     left = rank.capacity - rank.weights - rank.activation

@@ -1,5 +1,6 @@
 """Commands of engines as deployments of a model on a machine: shares of memory are those of its ranks."""
 
+import re
 import warnings
 from dataclasses import replace
 
@@ -94,8 +95,31 @@ def test_a_deployment_with_the_defaults_of_an_engine_is_written_and_read(engine,
     plain = deployment_text(dialect, one.deployment, facts=facts)  # its own share stays open
     assert dialect.name == "sglang" or "gpu-memory-utilization" not in plain
     other = replace(one.deployment, memory_fraction=0.3)
+    assert re.search(r"(utilization|static) 0\.3\b", deployment_text(dialect, other, facts=facts))
     with pytest.raises(SpecError, match=r"memory_share: expected free.*--system"):
-        deployment_text(dialect, other, facts=facts)
+        deployment_text(ENGINES["tensorrt-llm"], other, facts=facts)
+
+
+COMMANDS = {
+    "vllm": "vllm serve m -tp 4",
+    "sglang": "python -m sglang.launch_server --model-path m --tp 4",
+    "tensorrt-llm": "trtllm-serve m --tp_size 4",
+}
+
+
+@pytest.mark.parametrize("machine", ["h100_80g_sxm", "a100_80g_sxm", "l40s", "b200_sxm"])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_command_without_options_has_the_defaults_of_the_preset(engine, machine):
+    """Launch files and presets state the same engine; a share of all memory becomes one of the free memory."""
+    system = inputs.system(machine)
+    fields = {"num_procs": 4, "tensor_par": 4, "engine": engine}
+    known = read_deployment(fields, facts=facts_of(MODEL, system))
+    found = calculon.serve(MODEL, COMMANDS[engine], system, **LOAD)
+    shares = ("memory_share", "memory_fraction")
+    same = {name: getattr(known, name) for name in shares}
+    assert replace(found.deployment, **same) == known
+    ours = calculon.serve(MODEL, known, system, **LOAD)
+    assert found["max_concurrency"] == pytest.approx(ours["max_concurrency"], rel=1e-3)
 
 
 def test_a_checkpoint_in_8_bits_is_loaded_as_released():

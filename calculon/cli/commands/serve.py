@@ -40,7 +40,7 @@ def configure(parser: Parser) -> None:
             "--ttft",
             "--tpot",
         ),
-        *("--percentile", "--set", "--verbose", "--format", "-o"),
+        *("--set", "--verbose", "--format", "-o"),
     )
 
 

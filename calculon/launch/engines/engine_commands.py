@@ -1,6 +1,6 @@
 """Deployments as engine commands: explicit choices are kept, our defaults give way to the engine's behavior."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from calculon.base.errors import Problem, SpecError
@@ -9,7 +9,7 @@ from calculon.declarations.fields import shown
 from calculon.declarations.serving_classes import engine_name
 from calculon.launch.dialect import Dialect, Fields, Parsed, Reading, Row, Setting, Writing
 from calculon.launch.engines.engine_files import COMMENTED
-from calculon.launch.engines.engine_rows import OF_EXPERTS, OF_HOST
+from calculon.launch.engines.engine_rows import MEMORY_SHARE, OF_EXPERTS, OF_HOST
 from calculon.launch.server import Server
 
 NOT_IN_ENGINES = ("price", "reserve_gib", *OF_EXPERTS, *OF_HOST)
@@ -55,7 +55,9 @@ def engine_command(
         SpecError: For fields that the engine cannot express, each with the value that it runs.
     """
     fields, changes = dict(deployment), dict[str, tuple[Any, Any]]()
-    if problems := [*_unknown_fields(dialect, deployment, defaults)]:
+    # A share of all memory is written as it is; with model and machine, the caller has converted it.
+    own = () if server is not None else (MEMORY_SHARE,)
+    if problems := [*_unknown_fields(dialect, deployment, defaults, own)]:
         raise SpecError("deployment", problems)
     settings: Fields = {}
     for row in dialect.rows:
@@ -121,10 +123,13 @@ def _writing(dialect: Dialect, fields: Mapping[str, Any], server: Server | None)
 
 
 def _unknown_fields(
-    dialect: Dialect, deployment: Mapping[str, Any], defaults: Mapping[str, Any]
+    dialect: Dialect,
+    deployment: Mapping[str, Any],
+    defaults: Mapping[str, Any],
+    own: Sequence[str],
 ) -> list[Problem]:
-    """Return problems with fields that an engine has no option for and that differ from their default."""
-    known = (*dialect.fields, *NOT_IN_ENGINES, ENGINE_FIELD)
+    """Return problems with fields that an engine has no option for and that differ from their default; not of `own`."""
+    known = (*dialect.fields, *NOT_IN_ENGINES, ENGINE_FIELD, *own)
     return [
         Problem(
             name,

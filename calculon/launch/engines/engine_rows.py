@@ -20,6 +20,9 @@ OF_HOST = ("graph_tokens", "request_time", "pass_host", "sequence_host", "async_
 OF_EXPERTS = ("routing", "expert_kernels", "exchange", "balanced_prompts")
 """Fields of experts and of attention data parallelism, which an engine runs without an option that is read."""
 
+MEMORY_SHARE = "memory_share"
+"""Field that states what the share of memory of a deployment is a share of."""
+
 WIDE = ("bfloat16", "float16")
 """16-bit types, one of which an engine computes in."""
 
@@ -225,6 +228,7 @@ def _narrow(reading: Reading) -> list[str]:
 
 def memory_share(
     setting: str,
+    base: str,
     default: float | None,
     cache_in: Callable[[RankBytes, float], float],
     share_of: Callable[[RankBytes, float], float],
@@ -235,7 +239,8 @@ def memory_share(
 
     Args:
         setting: Name of the setting.
-        default: Default of the engine; None if the engine computes it.
+        base: What it is a share of, in the words of the field ``memory_share``.
+        default: Default of the engine; None if it depends on other settings.
         cache_in: Function from the memory of a rank and the share to the bytes of the KV cache.
         share_of: Function from the memory of a rank and the bytes of the KV cache to the share.
     """
@@ -245,17 +250,11 @@ def memory_share(
         stated = reading.setting(setting)
         kept = {} if (commented := reading.get(reserve)) is None else {"reserve_gib": commented}
         share = default if stated is None else share_in(reading, stated)
-        if share is None:
-            reading.notes.append(
-                f"{setting} is not stated: the engine computes it; memory_fraction keeps its default"
-            )
+        if share is None:  # the engine computes it, as its preset does
             return kept
         if reading.server is None:
-            if stated is not None:
-                reading.not_modelled(
-                    setting, "needs model and machine to become a share of the free memory"
-                )
-            return kept
+            own = {} if stated is None else {MEMORY_SHARE: base, "memory_fraction": share}
+            return {**own, **kept}
         rank = reading.server.rank(reading.deployment | kept)
         cache = cache_in(rank, share)
         if cache <= 0:
@@ -264,11 +263,13 @@ def memory_share(
         # The engine leaves less in reserve than we assume: believe the engine.
         if cache > rank.free * (1 + _EXACT):
             left = max(0.0, rank.free + rank.reserve - cache)
-            return {"memory_share": "free", "memory_fraction": 1.0, "reserve_gib": left / GIB}
+            return {MEMORY_SHARE: "free", "memory_fraction": 1.0, "reserve_gib": left / GIB}
         fraction = round(min(1.0, cache / rank.free), DIGITS)
-        return {"memory_share": "free", "memory_fraction": fraction, **kept}
+        return {MEMORY_SHARE: "free", "memory_fraction": fraction, **kept}
 
     def write(writing: Writing) -> Fields:
+        if writing[MEMORY_SHARE] == base:
+            return {setting: writing["memory_fraction"]}
         if writing.server is None:
             return {}
         rank = writing.server.rank(writing.execution)
@@ -304,6 +305,34 @@ def share_in(reading: Reading, stated: Setting) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 1:
         raise reading.error(stated, "a number above 0, of at most 1")
     return float(value)
+
+
+def only_read(settings: str, read: Callable[[Reading], Fields]) -> Row:
+    """Return the row of settings that are read; a field that differs from the engine's default is kept in a comment."""
+    return row("", settings, read)
+
+
+def largest_graph(setting: str) -> Row:
+    """Return the row of the largest pass that an engine launches as a graph; 0 leaves it to the engine."""
+
+    def read(reading: Reading) -> Fields:
+        found = reading.count(setting, default=0) or 0
+        return {"graph_tokens": found} if found > 0 else {}
+
+    return only_read(setting, read)
+
+
+def overlapped_host(on: str, off: str) -> Row:
+    """Return the row of the switches for host work during a pass; an empty name stands for a switch that is missing."""
+
+    def read(reading: Reading) -> Fields:
+        found: Fields = {}
+        for name, value in ((on, True), (off, False)):
+            if name in reading.parsed.settings:
+                found["async_host"] = value == reading.switch(name)
+        return found
+
+    return only_read(" ".join(filter(None, (on, off))), read)
 
 
 def passed_on(*fields: str) -> Row:

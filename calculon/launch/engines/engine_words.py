@@ -32,8 +32,8 @@ VLLM_NOT_MODELLED: Mapping[str, str] = {
     _SPECULATION: "--speculative-* --spec-*",
     "disaggregated prefill and decode, or KV cache in host memory": "--kv-transfer-config",
     "kernel fusion, and " + _GRAPHS: "--compilation-config",
-    _GRAPHS: "--cudagraph-* --cuda-graph-sizes --max-cudagraph-*",
-    _HOST: "--async-scheduling --no-async-scheduling --num-scheduler-steps --multi-step-*",
+    _GRAPHS: "--cudagraph-* --cuda-graph-sizes",
+    _HOST: "--num-scheduler-steps --multi-step-*",
     _KERNELS: "--attention-backend --attention-config* --all2all-backend --moe-backend",
     "all-reduce by NCCL instead of a custom kernel": "--disable-custom-all-reduce",
     "KV cache in host memory": "--swap-space --kv-offloading-*",
@@ -65,7 +65,7 @@ SGLANG_NO_EFFECT = f"""
 SGLANG_NOT_MODELLED: Mapping[str, str] = {
     _SPECULATION: "--speculative-*",
     "disaggregated prefill and decode": "--disaggregation-*",
-    _GRAPHS: "--cuda-graph-* --disable-cuda-graph-padding",
+    _GRAPHS: "--cuda-graph-bs --disable-cuda-graph-padding",
     "kernel fusion": "--enable-torch-compile --torch-compile-*",
     _KERNELS: (
         "--attention-backend --prefill-attention-backend --decode-attention-backend "
@@ -73,7 +73,7 @@ SGLANG_NOT_MODELLED: Mapping[str, str] = {
         "--enable-triton-* --enable-symm-mem --enable-mscclpp --deepep-mode"
     ),
     "all-reduce by NCCL instead of a custom kernel": "--disable-custom-all-reduce",
-    _HOST: "--disable-overlap-schedule --num-continuous-decode-steps --scheduler-recv-interval",
+    _HOST: "--num-continuous-decode-steps --scheduler-recv-interval",
     "expert communication that overlaps with other work": "--enable-single-batch-overlap",
     "replicas of frequently used experts": "--enable-eplb",
     "a separate LM head on each attention rank": "--enable-dp-lm-head",
@@ -99,10 +99,9 @@ TENSORRT_LLM_NO_EFFECT = """
 
 TENSORRT_LLM_NOT_MODELLED: Mapping[str, str] = {
     _SPECULATION: "speculative_config.* max_draft_len",
-    _GRAPHS: "cuda_graph_config.* use_cuda_graph",
+    _GRAPHS: "cuda_graph_config.enable_padding use_cuda_graph",
     _KERNELS: "moe_config.* attn_backend allreduce_strategy",
     "kernel fusion": "torch_compile_config*",
-    _HOST: "disable_overlap_scheduler",
     "waiting time to fill a batch": "batch_wait_* batching_wait_iters",
     "distribution of requests over attention ranks": "attention_dp_config.*",
     "disaggregated prefill and decode": "cache_transceiver_config.*",

@@ -24,9 +24,11 @@ from calculon.launch.engines.engine_rows import (
     Degrees,
     TypeNames,
     always,
+    largest_graph,
     memory_share,
     number,
     option,
+    overlapped_host,
     passed_on,
     row,
 )
@@ -120,6 +122,7 @@ ROWS = (
     option("--disable-cuda-graph", "graphs", on=False, off=True),
     memory_share(
         _SHARE,
+        "static",
         None,
         lambda rank, share: share * rank.capacity - rank.weights,
         lambda rank, cache: (rank.weights + cache) / rank.capacity,
@@ -127,6 +130,8 @@ ROWS = (
     option("--enable-hierarchical-cache", "cache_offload", "host", "none"),
     option("--enable-two-batch-overlap", "overlap", "two_batches", "none"),
     SGLANG_DRAFTS,
+    largest_graph("--cuda-graph-max-bs"),
+    overlapped_host("", "--disable-overlap-schedule"),
     passed_on("engine", "price", *OF_EXPERTS, *OF_HOST),
 )
 

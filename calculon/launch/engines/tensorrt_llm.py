@@ -31,7 +31,10 @@ from calculon.launch.engines.engine_rows import (
     Degrees,
     TypeNames,
     always,
+    largest_graph,
     number,
+    only_read,
+    overlapped_host,
     passed_on,
     row,
     share_in,
@@ -119,6 +122,13 @@ def _read_graphs(reading: Reading) -> Fields:
     return {"graphs": reading.get(_GRAPHS, default=True) is not None}
 
 
+def _read_graph_sizes(reading: Reading) -> Fields:
+    found = reading.setting(f"{_GRAPHS}.batch_sizes")
+    sizes = found.value if found is not None and isinstance(found.value, (list, tuple)) else ()
+    known = [one for one in sizes if type(one) is int and one > 0]
+    return {"graph_tokens": max(known)} if known else {}
+
+
 def _read_share(reading: Reading) -> Fields:
     share = share_in(reading, reading.stated(_SHARE, default=_SHARE_DEFAULT))
     kept = reading.get(f"{COMMENTED}reserve_gib")
@@ -161,6 +171,9 @@ ROWS = (
         _read_share,
         lambda writing: {_SHARE: writing["memory_fraction"]},
     ),
+    largest_graph(f"{_GRAPHS}.max_batch_size"),
+    only_read(f"{_GRAPHS}.batch_sizes", _read_graph_sizes),
+    overlapped_host("", "disable_overlap_scheduler"),
     passed_on("engine", "price", *OF_EXPERTS, *OF_HOST),
 )
 

@@ -26,9 +26,11 @@ from calculon.launch.engines.engine_rows import (
     Degrees,
     TypeNames,
     always,
+    largest_graph,
     memory_share,
     number,
     option,
+    overlapped_host,
     passed_on,
     row,
 )
@@ -144,10 +146,13 @@ ROWS = (
     option("--enable-dbo", "overlap", "two_batches", "none"),
     memory_share(
         _SHARE,
+        "total",
         _FRACTION,
         lambda rank, share: share * rank.capacity - rank.weights - rank.activation,
         lambda rank, cache: (rank.weights + rank.activation + cache) / rank.capacity,
     ),
+    largest_graph("--max-cudagraph-capture-size"),
+    overlapped_host("--async-scheduling", "--no-async-scheduling"),
     passed_on("engine", "price", *OF_EXPERTS, *OF_HOST),
 )
 

@@ -134,7 +134,8 @@ def rank_memory(replica: Replica, tokens: Count | float) -> RankMemory:
     kept = cached_share(d.record, capacity, weights, activation)
     reserve = np.full(sizes.count, d.record.reserve)
     if kept is not None:  # an engine that leaves less than our reserve runs with that
-        reserve = np.clip(capacity - weights - activation - kept, 0.0, reserve)
+        left = np.clip(capacity - weights - activation - kept, 0.0, reserve)
+        reserve = np.where(kept > 0, left, reserve)
     free = capacity - weights - reserve - activation
     available = np.maximum(0.0, free)
     share = available * d.record.memory_fraction if kept is None else np.minimum(kept, available)

@@ -134,7 +134,8 @@ class Replica:
             "exchange": d.exchange,
             "overlap": d.overlap,
         }
-        graphs = d.in_graphs(sizes.prompts, sizes.of_group.tokens)
+        tokens = 0.0 if d.graph_tokens is None else sizes.of_group.tokens
+        graphs = d.in_graphs(sizes.prompts, tokens)
         rows = pass_rows(self.model, self.types, sizes, **choices)
         host = StepHost(per_pass=d.pass_host, per_sequence=d.sequence_host, overlaps=d.async_host)
         launched: dict[str, Any] = {"graphs": graphs, "overlap": d.overlap, "host": host}

@@ -172,10 +172,38 @@ def test_a_share_without_room_for_the_cache_is_refused():
         read(ENGINES["sglang"], text.replace("0.2", "80"), "x.sh", server=SERVER)
 
 
-def test_a_share_needs_model_and_machine():
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("vllm serve m --max-cudagraph-capture-size 64 --no-async-scheduling", (64, False)),
+        ("vllm serve m --async-scheduling", (None, True)),
+        ("python -m sglang.launch_server --model-path m --cuda-graph-max-bs 32", (32, None)),
+        (
+            "python -m sglang.launch_server --model-path m --cuda-graph-max-bs 0 "
+            "--disable-overlap-schedule",
+            (None, False),
+        ),
+        ("trtllm-serve m --disable_overlap_scheduler", (None, False)),
+    ],
+)
+def test_the_largest_graph_and_the_overlapped_scheduler_are_read(command, expected):
+    """Settings that are not stated, and 0, are left to the engine."""
+    (engine,) = (name for name, one in ENGINES.items() if one.recognizes(command, "x.sh"))
+    found = read(ENGINES[engine], command, "x.sh")
+    assert not found.not_modelled
+    assert tuple(map(found.deployment.get, ("graph_tokens", "async_host"))) == expected
+
+
+def test_the_largest_of_several_graphs_counts():
+    text = "cuda_graph_config:\n  batch_sizes: [1, 8, 96]\nmax_batch_size: 8\nmax_num_tokens: 64\n"
+    found = read(ENGINES["tensorrt-llm"], text, "x.yaml")
+    assert found.deployment["graph_tokens"] == 96
+
+
+def test_a_share_of_free_memory_needs_model_and_machine():
     one = read(ENGINES["vllm"], "vllm serve m --gpu-memory-utilization 0.8", "x.sh")
-    assert "memory_fraction" not in one.deployment
-    assert [setting.name for setting, _ in one.not_modelled] == ["--gpu-memory-utilization"]
+    found = (one.deployment["memory_share"], one.deployment["memory_fraction"])
+    assert (found, one.not_modelled) == (("total", 0.8), ())
     drawn = DEFAULTS | {"num_procs": 1, "memory_fraction": 0.8}
     with pytest.raises(SpecError, match=r"memory_fraction: expected 0.9.*--system"):
         command_text(ENGINES["vllm"], drawn, DEFAULTS)
