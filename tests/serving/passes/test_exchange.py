@@ -280,7 +280,7 @@ def test_models_without_experts_have_no_groups_of_attention():
 
 
 def test_decoding_of_deepseek_on_144_processors_is_as_published():
-    """47.6 ms for a token of 88 users on each of 144 H800, whose caches of 4,989 tokens have 30.9 GB: within 35 %.
+    """47.6 ms for a token of 88 users on each of 144 H800, whose caches of 4,989 tokens have 30.9 GB: within 10 %.
 
     DeepSeek-AI, *Day 6: One More Thing, DeepSeek-V3/R1 Inference System Overview*, 2025: 14.8 k tokens/s for 8
     processors, 20 to 22 tokens/s for a user, 32 copies of experts, two batches that overlap.
@@ -299,4 +299,4 @@ def test_decoding_of_deepseek_on_144_processors_is_as_published():
     assert read == pytest.approx(30.9e9, rel=0.002)
     assert read / H800.mem1.bandwidth == pytest.approx(9.2e-3, rel=0.01)
     time = pass_times(DEEPSEEK, H800, rows, columns, overlap="two_batches").time[0]
-    assert 0.85 < time / (users / (14800 / 8)) < 1
+    assert time == pytest.approx(users / (14800 / 8), rel=0.1)
