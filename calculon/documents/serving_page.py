@@ -29,6 +29,7 @@ from calculon.render.document import (
 from calculon.render.text_tables import Column, Table
 from calculon.render.texts import counted, gibibytes, percent
 from calculon.serving.engine_settings import UNTUNED, SettingRecord
+from calculon.serving.passes.exchange import MEASURED_ROUTING
 from calculon.serving.passes.row_times import CAUSES
 from calculon.serving.records.deployment import OF_FREE, OF_TOTAL, Deployment
 from calculon.serving.records.load import Workload
@@ -529,7 +530,7 @@ def deployment_words(d: Deployment, arithmetic: str = "") -> str:
 def exchange_words(d: Deployment) -> str:
     """Return the routing of tokens to experts, and the work that hides its all-to-all; empty for the defaults."""
     behind = {"two_batches": "the other half of the batch", "shared_expert": "shared experts"}
-    said = [] if d.routing == "balanced" else [f"routing {d.routing}"]
+    said = [] if d.routing == MEASURED_ROUTING else [f"routing {d.routing}"]
     said += [f"all-to-all hidden behind {behind[d.overlap]}"] if d.overlap in behind else []
     return "".join(f"; {one}" for one in said)
 

@@ -1,5 +1,6 @@
 """Serving parameters beyond training rates: kernel floors in CUDA graphs, decode attention, small all-reduces."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,12 @@ GROUPED_TYPES = (
     *("bfloat16", "float16", "float8", "float8_block", "nvfp4", "mxfp4", "mxfp4_mxfp8"),
 )
 """Types of the weights of experts whose products have laws of their own."""
+
+FASTEST = "fastest"
+"""Kernels of expert layers of the engine that was measured to be the fastest with the type of their weights."""
+
+ENGINE_KERNELS = ("vllm", "sglang", "tensorrt-llm")
+"""Engines whose own kernels of expert layers were measured."""
 
 _RANKS = Declaration(help="members of the group", at_least=2)
 _LATENCY = Declaration(help="latency of the smallest message", unit="s", at_least=0)
@@ -182,6 +189,15 @@ class ExpertExchange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExpertKernels:
+    """Kernels of expert layers of an engine, as far as they are not the fastest ones."""
+
+    grouped: dict[str, Gemm] = declare(
+        "law of the products of experts, by type of their weights", choices=GROUPED_TYPES
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Disk:
     """A processor's share of its node's disks."""
 
@@ -231,6 +247,11 @@ class Serving:
         choices=GROUPED_TYPES,
         default=None,
     )
+    expert_kernels: dict[str, ExpertKernels] = declare(
+        "kernels of expert layers by engine; types of weights that an engine does not state have the law of `grouped`",
+        choices=ENGINE_KERNELS,
+        default=None,
+    )
     decode_attention: DecodeAttention = declare(
         "decode attention, for one new token per sequence", default=DecodeAttention()
     )
@@ -251,3 +272,8 @@ class Serving:
         "a processor's share of its node's disks, for prefix caching; none if absent",
         default=None,
     )
+
+    def with_kernels(self, engine: str) -> "Serving":
+        """Return these parameters with the kernels of expert layers of an engine in place of the fastest ones."""
+        own = (self.expert_kernels or {}).get(engine)
+        return self if own is None else replace(self, grouped=(self.grouped or {}) | own.grouped)

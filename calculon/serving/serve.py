@@ -522,7 +522,7 @@ def _exchange_of_none(deployment: Deployment, hint: str) -> Iterator[Problem]:
     """Yield the fields about the exchange with experts that a deployment states although the model has no experts."""
     for name in ("routing", "overlap", "dispatch_dtype"):
         plain = Deployment.__dataclass_fields__[name].default
-        if (found := getattr(deployment, name)) != plain:
+        if (found := getattr(deployment, name)) not in (plain, "balanced"):
             yield Problem(name, str(plain), found, hint)
 
 

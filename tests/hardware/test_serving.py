@@ -7,7 +7,7 @@ import calculon
 from calculon import inputs
 from calculon.base.errors import SpecError
 from calculon.hardware.figures import figures_of, with_figures
-from calculon.hardware.serving import DecodeAttention, LatencyByRanks, Serving, SmallReduce
+from calculon.hardware.serving import FASTEST, DecodeAttention, LatencyByRanks, Serving, SmallReduce
 from tests.helpers import document
 
 BANDWIDTH = 3e12
@@ -118,3 +118,19 @@ def test_small_messages_are_reduced_over_nvlink_alone():
     assert a100.small_reduce(size, ranks)[:3] == pytest.approx(law.time(size, ranks, port)[:3])
     assert a100.small_reduce(size, ranks)[3] == np.inf
     assert pcie.small_reduce(size, ranks).tolist() == [0, np.inf, np.inf, np.inf]
+
+
+def test_an_engine_has_its_own_kernels_of_experts_as_far_as_it_states_them():
+    law = {"max_efficiency": 0.5, "multiprocessors": 100, "tiles": [[64, 128, 0.9]]}
+    slow = law | {"max_efficiency": 0.25}
+    serving = with_serving(
+        {
+            "grouped": {"bfloat16": law, "float8": law},
+            "expert_kernels": {"vllm": {"grouped": {"float8": slow}}},
+        }
+    ).ext.serving
+    own = serving.with_kernels("vllm").grouped
+    assert own["bfloat16"] == serving.grouped["bfloat16"]
+    assert own["float8"].max_efficiency == 0.25
+    for other in ("sglang", FASTEST):
+        assert serving.with_kernels(other) is serving

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calculon.base.errors import Infeasible
-from calculon.serving.passes.exchange import ROUTINGS
+from calculon.hardware.serving import ENGINE_KERNELS, FASTEST
+from calculon.serving.passes.exchange import EXCHANGES, ROUTINGS
 from calculon.serving.records.deployment import ADMISSIONS, OVERLAPS
 from calculon.serving.records.number_types import CACHE_TYPES, WEIGHT_TYPES
 from calculon.serving.serve import Served, serve
@@ -122,13 +123,16 @@ def deployments(draw: st.DrawFn, model: Document, **fixed: Any) -> Document:
         "expert_par": apart,
         "redundant_experts": copies,
         "routing": draw(st.sampled_from(sorted(ROUTINGS))) if experts > 1 else "balanced",
+        "expert_kernels": draw(st.sampled_from((FASTEST, *ENGINE_KERNELS))),
         "dispatch_dtype": draw(st.sampled_from(SENT)) if experts > 1 else "same",
+        "exchange": draw(st.sampled_from(sorted(EXCHANGES))),
         "overlap": draw(st.sampled_from(sorted(OVERLAPS))) if experts > 1 else "none",
         "weights_dtype": draw(st.sampled_from(sorted(WEIGHT_TYPES))),
         "head_dtype": draw(st.sampled_from(("bfloat16", "float8"))),
         "kv_dtype": draw(st.sampled_from(sorted(CACHE_TYPES))),
         "batching": draw(st.sampled_from(("continuous", "continuous", "static"))),
         "token_budget": budget,
+        "balanced_prompts": draw(st.booleans()),
         "max_batch": draw(st.integers(1, 300)),
         "admission": draw(st.sampled_from(sorted(ADMISSIONS))),
         "kv_block": draw(st.sampled_from((1, 16, 64))),

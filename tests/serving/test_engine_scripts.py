@@ -12,6 +12,7 @@ from calculon.base.errors import SpecError
 from calculon.base.units import GIB
 from calculon.declarations.decode import SpecWarning
 from calculon.launch.dialects import ENGINES
+from calculon.launch.engines.engine_rows import OF_EXPERTS
 from calculon.serving.engine_scripts import (
     UNCUT_TOKENS,
     deployment_defaults,
@@ -66,7 +67,7 @@ def test_a_command_gives_the_figures_of_its_deployment(engine, tmp_path):
     of_command = calculon.serve(MODEL, str(file), SYSTEM, **LOAD)
     fields = {"num_procs": 2, "max_batch": 64, "engine": engine}
     own = read_deployment(fields, facts=facts_of(MODEL, SYSTEM)).to_dict()
-    names = ("engine", "admission", "prefill_graphs", "graph_tokens", "async_host")
+    names = ("engine", "admission", "prefill_graphs", "graph_tokens", "async_host", *OF_EXPERTS)
     changes = {name: own[name] for name in names}
     of_record = calculon.serve(MODEL, one, SYSTEM, changes=changes, **LOAD)
     assert of_command.deployment == of_record.deployment

@@ -24,7 +24,7 @@ def test_parts_of_a_wide_exchange_are_worth_theirs():
     Times are homogeneous: of all rates and times as good, a user's tokens come as much sooner.
     """
     split = {"num_procs": 32, "tensor_par": 32, "attn_data_par": 32, "expert_par": 32}
-    narrow = {"weights_dtype": "float8_block", "max_batch": 64}
+    narrow = {"weights_dtype": "float8_block", "max_batch": 64, "balanced_prompts": True}
     served = serve("deepseek-v3", {**split, **narrow}, "h800_80g_sxm", LOAD, users=64)
     worth = {one.part: one.elasticity for one in served.helps}
     assert set(worth) == set(PARTS)

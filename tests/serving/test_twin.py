@@ -61,6 +61,7 @@ PLAIN = {
     "context_par": 1,
     "redundant_experts": 0,
     "routing": "balanced",
+    "exchange": "fastest",
     "overlap": "none",
     "dispatch_dtype": "same",
 }

@@ -8,6 +8,7 @@ collectives of the library, comes from the package; everything else is written o
 from __future__ import annotations
 
 import math
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -285,7 +286,12 @@ class Twin:
         experts, each = model["num_experts"], model["experts_per_token"]
         self._product("block", 1, tokens, h, experts, "bfloat16")
         local, rows = experts / self.e, tokens * each / self.e
-        touched = max(1.0, local * (1 - (1 - each / experts) ** tokens))
+        # chance: the rank with the most rows, and the one with the most activated experts
+        most = NormalDist().inv_cdf((self.e - 0.375) / (self.e + 0.25))
+        rows *= min(1 + most / math.sqrt(rows), self.e * min(1, local / each))
+        share = 1 - (1 - each / experts) ** tokens
+        touched = local * share + most * math.sqrt(local * share * (1 - share))
+        touched = max(1.0, min(touched, max(local * share, min(local, each * tokens))))
         width = model.get("expert_feedforward", model["feedforward"]) / (self.t / self.e)
         copied = 2 * (tokens + rows) * h
         self._routing(tokens * experts * 10, tokens * experts * 12)

@@ -7,13 +7,14 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import least_squares
 
-from calculon.base.units import Array, Bytes, Count, Seconds
+from calculon.base.units import Array, Count, Seconds
 from calculon.calibrate.kernels.fitted_part import PROCESSORS, held_out
 from calculon.calibrate.steps import rounded
 from calculon.declarations.model import Model
 from calculon.declarations.named_values import ENGINE_BYTES
 from calculon.hardware.kernels.laws import Gemm, Processor, Tile, Tiles
 from calculon.hardware.system import System
+from calculon.serving.passes.exchange import EVEN
 from calculon.serving.passes.pass_rows import Row, pass_rows
 from calculon.serving.passes.pass_sizes import PassSizes
 from calculon.serving.passes.row_times import pass_times
@@ -25,11 +26,12 @@ GROUP = "serving, layers of experts"
 WEIGHTS = {
     "bfloat16": "bfloat16",
     "fp8": "float8",
+    "fp8_block": "float8_block",
     "nvfp4": "nvfp4",
     "w4a16_mxfp4": "mxfp4",
     "w4a8_mxfp4_mxfp8": "mxfp4_mxfp8",
 }
-"""Types of the table, as deployments name them."""
+"""Types of the tables, as deployments name them."""
 
 SAME_CHIP = {"H100-SXM5-80GB": "H200-SXM5-141GB", "H200-SXM5-141GB": "H100-SXM5-80GB"}
 """Processor whose layers are fitted together with those of another one, by shares of peak and bandwidth."""
@@ -43,8 +45,10 @@ Source: FlashInfer, ``trtllm_batched_gemm_runner``, transposed MMA output and ``
 WIDTH = 128
 """Columns of a tile."""
 
-_SHAPE = ["hidden", "ffn", "topk", "experts", "tp"]
-_KEY = ["dtype", *_SHAPE[:4], "distribution"]
+SHAPE = ["hidden", "ffn", "topk", "experts", "tp"]
+"""Columns whose hash decides which layers are held out."""
+
+_KEY = ["dtype", *SHAPE[:4], "distribution"]
 _SCALE = 0.03  # log error above which a row counts linearly instead of squared
 _DIGITS = 3
 
@@ -129,11 +133,11 @@ def grouped_products(
     rows = table[table.gpu.isin(pool) & table.dtype.isin(list(WEIGHTS))].reset_index(drop=True)
     if not (rows.gpu == gpu).any():
         return None
-    kept = held_out(rows[_SHAPE])
+    kept = held_out(rows[SHAPE])
     floor, laws, predicted = _fitted(rows, ~kept, system)
     own, used = (rows.gpu == gpu).to_numpy(), ", ".join(sorted(rows.source.unique()))
     text = f"fitted to {int((~kept).sum())} expert layers of systems/measured/moe.csv: {used}"
-    stated = {WEIGHTS[one]: _stated(law) for one, law in laws.items()}
+    stated = {WEIGHTS[one]: stated_law(law) for one, law in laws.items()}
     seconds = rows.time_s.to_numpy(float)
     columns = {"measured": seconds[own], "predicted": predicted[own], "held_out": kept[own]}
     return (
@@ -153,7 +157,7 @@ def _fitted(
     because their kernels were not tuned.
     """
     layers, seconds = layers_of(rows, system), rows.time_s.to_numpy(float)
-    dense = {one: _dense(system, one) for one in sorted(rows.dtype.unique())}
+    dense = {one: dense_law(system, WEIGHTS[one]) for one in sorted(rows.dtype.unique())}
     places = {one: np.flatnonzero((rows.dtype == one).to_numpy()) for one in dense}
 
     def laws(found: Array) -> dict[str, Gemm]:
@@ -169,7 +173,7 @@ def _fitted(
         for one, law in laws(found).items():
             some = places[one][selected[places[one]]]
             floor = float(np.exp(found[0]))
-            result[some] = layers.times(law, floor, some, _processor(system, one))
+            result[some] = layers.times(law, floor, some, processor_of(system, WEIGHTS[one]))
         return result[selected]
 
     def errors(found: Array) -> Array:
@@ -192,7 +196,7 @@ def _fitted(
     return floor, laws(solved), times(solved, np.ones(len(rows), bool))
 
 
-def _stated(law: Gemm) -> dict[str, Any]:
+def stated_law(law: Gemm) -> dict[str, Any]:
     """Return a law as a system file states it."""
     names = ("max_efficiency", "multiprocessors", "half_depth", "wave_overlap", "start")
     tiles = [[one.m, one.n, one.efficiency] for one in law.tiles.tiles]
@@ -203,25 +207,26 @@ def _stated(law: Gemm) -> dict[str, Any]:
     }
 
 
-def _engine(system: System, dtype: str) -> str:
-    """Return the type of the arithmetic of the products of experts."""
-    return _types(system, dtype).engines[1]
+def _engine(system: System, weights: str) -> str:
+    """Return the type of the arithmetic of the products of experts with a type of weights."""
+    return _types(system, weights).engines[1]
 
 
-def _dense(system: System, dtype: str) -> Gemm:
-    law = system.rate("product", _engine(system, dtype))
+def dense_law(system: System, weights: str) -> Gemm:
+    """Return the law of other products with a type of weights."""
+    law = system.rate("product", _engine(system, weights))
     assert isinstance(law, Gemm)
     return law
 
 
-def _processor(system: System, dtype: str) -> Processor:
-    engine = _engine(system, dtype)
+def processor_of(system: System, weights: str) -> Processor:
+    """Return what products with a type of weights depend on."""
+    engine = _engine(system, weights)
     peak = system.product_engine(engine).peak
     return Processor(peak, system.mem1.bandwidth, ENGINE_BYTES[engine])
 
 
-def _types(system: System, dtype: str) -> NumberTypes:
-    weights = WEIGHTS[dtype]
+def _types(system: System, weights: str) -> NumberTypes:
     return NumberTypes.of(system, weights, weights, "bfloat16", "bfloat16")
 
 
@@ -232,7 +237,9 @@ def layer_times(rows: pd.DataFrame, system: System) -> Seconds:
     assert serving.grouped is not None
     for one in rows.dtype.unique():
         some, law = np.flatnonzero((rows.dtype == one).to_numpy()), serving.grouped[WEIGHTS[one]]
-        result[some] = layers.times(law, serving.routing_floor, some, _processor(system, one))
+        result[some] = layers.times(
+            law, serving.routing_floor, some, processor_of(system, WEIGHTS[one])
+        )
     return result
 
 
@@ -268,16 +275,17 @@ def _of_model(group: pd.DataFrame, system: System) -> tuple[Seconds, int, Array]
         decoded=group.tokens.to_numpy(float),
         context=1,
     )
-    routing = str(first.distribution).replace("law_", "law:")
+    # layers called balanced have exactly as many tokens for each expert
+    routing = str(first.distribution).replace("law_", "law:").replace("balanced", EVEN)
     kernels = [
         row
-        for row in pass_rows(model, _types(system, first["dtype"]), sizes, routing=routing)
+        for row in pass_rows(model, _types(system, WEIGHTS[first["dtype"]]), sizes, routing=routing)
         if _measured(row)
     ]
     timed = pass_times(model, system, kernels, sizes).rows
     both = list(zip(kernels, timed, strict=False))
     rest = np.zeros(len(group)) + sum(time.time for row, time in both if row.name != "experts")
-    products = [_product(row, model, group) for row in kernels if row.name == "experts"]
+    products = [_product(row, group) for row in kernels if row.name == "experts"]
     floors = sum(row.layer is not None and row.layer.kernel == "routing" for row in kernels)
     return rest, floors, np.stack(products, axis=1)
 
@@ -291,16 +299,10 @@ def _measured(row: Row) -> bool:
     )
 
 
-def _product(row: Row, model: Model, group: pd.DataFrame) -> Array:
-    """Return experts, rows, width, depth and bytes of a product; balanced tokens touch as many experts as they can."""
+def _product(row: Row, group: pd.DataFrame) -> Array:
+    """Return experts, rows, width, depth and bytes of a product."""
     assert row.layer is not None
     assert row.layer.product is not None
     sizes = np.broadcast_arrays(*(np.asarray(one, float) for one in row.layer.product), row.moved)
-    batch, m, depth, n, moved = (np.broadcast_to(one, len(group)).copy() for one in sizes)
-    if group.distribution.iloc[0] == "balanced":
-        own = model.num_experts / group.ep.to_numpy(float)
-        chosen = group.tokens.to_numpy(float) * model.experts_per_token * own / model.num_experts
-        touched: Bytes = np.clip(chosen, 1.0, own)
-        moved += (touched - batch) * row.weights / batch
-        batch, m = touched, batch * m / touched
+    batch, m, depth, n, moved = (np.broadcast_to(one, len(group)) for one in sizes)
     return np.stack([batch, m, n, depth, moved])

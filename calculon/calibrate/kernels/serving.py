@@ -1,6 +1,7 @@
 """Constants of ``ext.serving``: decode attention, small all-reduces, and the floor of small kernels in CUDA graphs."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -8,6 +9,7 @@ import pandas as pd
 from scipy.optimize import least_squares
 
 from calculon.base.units import Array, Seconds
+from calculon.calibrate.kernels.engine_kernels import engine_kernels
 from calculon.calibrate.kernels.experts import grouped_products
 from calculon.calibrate.kernels.fitted_part import PROCESSORS, FittedPart, held_out
 from calculon.calibrate.networks import disturbed
@@ -77,7 +79,8 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
 
     Args:
         tables: Measured kernels by table name: decode rows of ``attention``, all-reduces of inference engines in CUDA
-            graphs of ``collectives``, the least time of a small kernel of ``launches``, and expert layers of ``moe``.
+            graphs of ``collectives``, the least time of a small kernel of ``launches``, and expert layers of the
+            fastest engine by type (``moe``) and of others (``moe_engines``).
         gpu: Name of the processor in the tables.
         system: System whose first network has the port bandwidth.
     """
@@ -98,6 +101,13 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
     for stated, origin, _, _ in parts:
         fragment |= stated
         sources |= origin
+    if "moe_engines" in tables and "routing_floor" in fragment:
+        floor = replace(system.ext.serving, routing_floor=fragment["routing_floor"])
+        machine = replace(system, ext=replace(system.ext, serving=floor))
+        if (found := engine_kernels(tables["moe_engines"], gpu, machine)) is not None:
+            fragment |= found[0]
+            sources |= found[1]
+            parts.append(found)
     rows = [one for *_, one in parts if len(one)]
     return FittedPart(
         {"ext": {"serving": fragment}},

@@ -86,6 +86,20 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
         "ep",
         "time_s",
     ),
+    "moe_engines": (
+        "source",
+        "gpu",
+        "dtype",
+        "kernel",
+        "tokens",
+        "hidden",
+        "ffn",
+        "topk",
+        "experts",
+        "tp",
+        "ep",
+        "time_s",
+    ),
     "sources": ("source", "certainty"),
 }
 """Columns of each table that the fits read."""

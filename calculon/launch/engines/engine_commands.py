@@ -9,10 +9,10 @@ from calculon.declarations.fields import shown
 from calculon.declarations.serving_classes import engine_name
 from calculon.launch.dialect import Dialect, Fields, Parsed, Reading, Row, Setting, Writing
 from calculon.launch.engines.engine_files import COMMENTED
-from calculon.launch.engines.engine_rows import MEMORY_SHARE, OF_HOST
+from calculon.launch.engines.engine_rows import MEMORY_SHARE, OF_EXPERTS, OF_HOST
 from calculon.launch.server import Server
 
-NOT_IN_ENGINES = ("price", "reserve_gib", "routing", *OF_HOST)
+NOT_IN_ENGINES = ("price", "reserve_gib", *OF_EXPERTS, *OF_HOST)
 """Fields that no engine has: they describe the estimate, the text or the market, and are kept in a comment."""
 
 ENGINE_FIELD = "engine"

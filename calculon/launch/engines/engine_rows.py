@@ -17,6 +17,9 @@ from calculon.launch.server import RankBytes
 OF_HOST = ("graph_tokens", "request_time", "pass_host", "sequence_host", "async_host")
 """Fields of graphs and host time, which an engine runs without an option that is read."""
 
+OF_EXPERTS = ("routing", "expert_kernels", "exchange", "balanced_prompts")
+"""Fields of experts and of attention data parallelism, which an engine runs without an option that is read."""
+
 MEMORY_SHARE = "memory_share"
 """Field that states what the share of memory of a deployment is a share of."""
 

@@ -19,6 +19,7 @@ from calculon.launch.engines.engine_files import (
     written_out,
 )
 from calculon.launch.engines.engine_rows import (
+    OF_EXPERTS,
     OF_HOST,
     Degrees,
     TypeNames,
@@ -131,7 +132,7 @@ ROWS = (
     SGLANG_DRAFTS,
     largest_graph("--cuda-graph-max-bs"),
     overlapped_host("", "--disable-overlap-schedule"),
-    passed_on("engine", "price", "routing", *OF_HOST),
+    passed_on("engine", "price", *OF_EXPERTS, *OF_HOST),
 )
 
 _KNOWN = frozenset(name for one in ROWS for name in one.settings)

@@ -26,6 +26,7 @@ from calculon.launch.engines.engine_files import (
     render_server,
 )
 from calculon.launch.engines.engine_rows import (
+    OF_EXPERTS,
     OF_HOST,
     Degrees,
     TypeNames,
@@ -176,7 +177,7 @@ ROWS = (
     largest_graph(f"{_GRAPHS}.max_batch_size"),
     only_read(f"{_GRAPHS}.batch_sizes", _read_graph_sizes),
     overlapped_host("", "disable_overlap_scheduler"),
-    passed_on("engine", "price", "routing", *OF_HOST),
+    passed_on("engine", "price", *OF_EXPERTS, *OF_HOST),
 )
 
 _KNOWN = frozenset(name for one in ROWS for name in one.settings)

@@ -21,6 +21,7 @@ from calculon.launch.engines.engine_batches import (
 from calculon.launch.engines.engine_drafts import VLLM_DRAFTS
 from calculon.launch.engines.engine_files import parse_server, render_flags, written_out
 from calculon.launch.engines.engine_rows import (
+    OF_EXPERTS,
     OF_HOST,
     Degrees,
     TypeNames,
@@ -152,7 +153,7 @@ ROWS = (
     ),
     largest_graph("--max-cudagraph-capture-size"),
     overlapped_host("--async-scheduling", "--no-async-scheduling"),
-    passed_on("engine", "price", "routing", *OF_HOST),
+    passed_on("engine", "price", *OF_EXPERTS, *OF_HOST),
 )
 
 _KNOWN = frozenset(name for one in ROWS for name in one.settings)

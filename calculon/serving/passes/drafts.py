@@ -21,6 +21,7 @@ from calculon.base.units import Array, Bytes, Count
 from calculon.declarations.model import Model
 from calculon.hardware.system import System
 from calculon.serving.caches.cache import CachedBlocks, cached_width, check_served
+from calculon.serving.passes.exchange import FASTEST_EXCHANGE
 from calculon.serving.passes.pass_rows import ROWS, pass_rows
 from calculon.serving.passes.pass_sizes import PassSizes
 from calculon.serving.passes.row_times import QUANTITIES, PassTimes, RowTime, pass_times
@@ -107,13 +108,14 @@ class Draft:
         graphs: bool | Array = True,
         shared_heads: bool = True,
         routing: str = "balanced",
+        exchange: str = FASTEST_EXCHANGE,
         overlap: str = "none",
     ) -> PassTimes:
         """Return the times of steps including their drafts, whose rows are named ``draft``.
 
         Args:
             times: Times of the verifications and everything else in the steps.
-            system, types, step, graphs, shared_heads, routing, overlap: As for the verifications.
+            system, types, step, graphs, shared_heads, routing, exchange, overlap: As for the verifications.
         """
         added, rows = np.zeros(step.count), list(times.rows)
         for sizes, count in self.passes(step):
@@ -124,6 +126,7 @@ class Draft:
                 sizes,
                 shared_heads=shared_heads,
                 routing=routing,
+                exchange=exchange,
                 overlap=overlap,
                 module=self.module,
             )

@@ -31,9 +31,10 @@ from calculon.serving.caches.cache import CachedBlocks, cached_width, heads_of_r
 from calculon.serving.passes.exchange import (
     COMBINE,
     DISPATCH,
+    FASTEST_EXCHANGE,
     Exchange,
     activated_experts,
-    imbalance,
+    busiest,
 )
 from calculon.serving.passes.pass_sizes import PassSizes, seen_keys
 from calculon.serving.passes.split_cache import SplitCache
@@ -168,6 +169,7 @@ def pass_rows(
     *,
     shared_heads: bool = True,
     routing: str = "balanced",
+    exchange: str = FASTEST_EXCHANGE,
     overlap: str = "none",
     module: bool = False,
 ) -> list[Row]:
@@ -179,6 +181,7 @@ def pass_rows(
         sizes: Sizes of the passes, as columns.
         shared_heads: Whether a key/value head is read once for all query heads that share it.
         routing: Distribution of tokens over experts: one of :data:`~calculon.serving.passes.exchange.ROUTINGS`.
+        exchange: Implementation of the exchange: one of :data:`~calculon.serving.passes.exchange.EXCHANGES`.
         overlap: Work that overlaps the exchange with experts; with ``two_batches`` each block processes two parts of
             the batch in turn.
         module: Whether the pass runs through a multi-token prediction module instead of the blocks.
@@ -189,7 +192,13 @@ def pass_rows(
     if overlap == "two_batches" and model.mixes and np.any(sizes.attn_data_par > 1):
         parts = np.where(sizes.attn_data_par > 1, 2.0, 1.0)
     of_parts = _blocks(
-        model, types, sizes.parts(parts), chain, routing=routing, shared_heads=shared_heads
+        model,
+        types,
+        sizes.parts(parts),
+        chain,
+        routing=routing,
+        exchange=exchange,
+        shared_heads=shared_heads,
     )
     rows += (row._replace(parts=parts) for row in of_parts)
     rows += _ends(model, types, sizes, group.logits, "last")
@@ -204,6 +213,7 @@ def _blocks(
     chain: LayerStack,
     *,
     routing: str,
+    exchange: str,
     shared_heads: bool,
 ) -> Iterator[Row]:
     """Yield the rows between embedding and LM head."""
@@ -215,7 +225,8 @@ def _blocks(
             yield from _of_layer(model, types, sizes, local, kind.count, routing)
             has_experts |= layer.kernel == "grouped_product"
         if has_experts:
-            yield from _exchange(model, types, sizes, kind.count, routing)
+            sent = Exchange.of(model, types, sizes, routing, exchange)
+            yield from _exchange(sizes, kind.count, sent)
     group = sizes.of_group
     yield from _attention(model, types, group, chain.cached, shared_heads=shared_heads)
     message = group.tokens * model.hidden * ACTIVATION_BYTES
@@ -226,7 +237,7 @@ def _fullest(model: Model, sizes: PassSizes, routing: str) -> Array | float:
     """Return the tokens of the busiest rank of experts, relative to equal tokens in all groups."""
     if not model.mixes:
         return 1.0
-    uneven = imbalance(routing, model.num_experts, sizes.expert_par, sizes.copies)
+    uneven = busiest(model, sizes.expert_par, sizes.copies, sizes.tokens, routing)
     return uneven * sizes.filled
 
 
@@ -244,12 +255,9 @@ def _of_local_experts(layer: Layer, sizes: PassSizes, fullest: Array | float) ->
     return layer._replace(accessed=(moved, *layer.accessed[1:]))
 
 
-def _exchange(
-    model: Model, types: NumberTypes, sizes: PassSizes, count: int, routing: str
-) -> Iterator[Row]:
+def _exchange(sizes: PassSizes, count: int, exchange: Exchange) -> Iterator[Row]:
     """Yield dispatch and combine of blocks with experts, if ranks have different tokens."""
     if np.any(sizes.attn_data_par > 1):
-        exchange = Exchange.of(model, types, sizes, routing)
         nothing = np.zeros(sizes.count)
         for name in (DISPATCH, COMBINE):
             yield Row(name, None, count, "block", nothing, nothing, exchange=exchange)
@@ -368,7 +376,7 @@ def _activated(model: Model, sizes: PassSizes, layer: Layer, routing: str) -> La
     assert layer.product is not None
     local = model.num_experts / sizes.expert_par
     touched = activated_experts(model, sizes.expert_par, sizes.copies, sizes.tokens, routing)
-    # the expected number on a rank may be below 1, but the slowest rank always has an expert to run
+    # the expected number may be below 1, but the slowest rank always has an expert to run
     touched = np.maximum(touched, np.where(sizes.tokens > 0, 1.0, 0.0))
     product = layer.product
     rows = product.batch * product.m / np.maximum(touched, 1.0)

@@ -60,8 +60,8 @@ class Replica:
     def take(self, places: Any) -> "Replica":
         """Return the deployments at some indices, in that order, with the cached draft."""
         taken = replace(self, deployments=self.deployments.take(places))
-        # reading the file of a draft model again would dominate a search
-        vars(taken)["draft"] = self.draft
+        # reading the file of a draft model again would dominate a search; a new machine would have no cached values
+        vars(taken).update(draft=self.draft, machine=self.machine)
         return taken
 
     def without_draft(self) -> "Replica":
@@ -75,6 +75,15 @@ class Replica:
         d = self.deployments.record
         weights = d.weights_dtype, d.of_experts, d.head_dtype
         return NumberTypes.of(self.system, *weights, d.kv_dtype, d.dispatch_dtype)
+
+    @cached_property
+    def machine(self) -> System:
+        """The machine, with the kernels of expert layers that the engine runs."""
+        ext = self.system.ext
+        serving = ext.serving.with_kernels(self.deployments.record.expert_kernels)
+        if serving is ext.serving:
+            return self.system
+        return replace(self.system, ext=replace(ext, serving=serving))
 
     @cached_property
     def draft(self) -> Draft:
@@ -122,6 +131,7 @@ class Replica:
         choices: dict[str, Any] = {
             "shared_heads": d.shared_heads,
             "routing": d.routing,
+            "exchange": d.exchange,
             "overlap": d.overlap,
         }
         tokens = 0.0 if d.graph_tokens is None else sizes.of_group.tokens
@@ -129,8 +139,8 @@ class Replica:
         rows = pass_rows(self.model, self.types, sizes, **choices)
         host = StepHost(per_pass=d.pass_host, per_sequence=d.sequence_host, overlaps=d.async_host)
         launched: dict[str, Any] = {"graphs": graphs, "overlap": d.overlap, "host": host}
-        times = pass_times(self.model, self.system, rows, sizes, **launched)
-        return self.draft.after(times, self.system, self.types, sizes, graphs=graphs, **choices)
+        times = pass_times(self.model, self.machine, rows, sizes, **launched)
+        return self.draft.after(times, self.machine, self.types, sizes, graphs=graphs, **choices)
 
     def sizes(self, **columns: Array | float) -> PassSizes:
         """Return sizes of passes on a rank of each replica."""
@@ -230,19 +240,31 @@ class Replica:
                 effects += [self.prompts_of(batch, decode, one) for one in lengths]
         return mixture(shares, effects)
 
-    def _groups_in_prefill(self, batch: Count) -> Count:
-        """Return the number of groups of ranks with separate sequences that take prompts in the same passes.
+    def _groups_in_prefill(self, batch: Count, count: Count | float) -> Count:
+        r"""Return the mean number of groups of ranks with separate sequences that take prompts in the same pass.
 
-        The exchange with experts makes all groups wait for the longest pass, so schedulers let them take prompts
-        together, as far as there are sequences. Source: TensorRT-LLM, ``attention_dp_config``, ``enable_balance``.
+        The exchange with experts makes all groups wait for the longest pass. Schedulers that balance let groups take
+        prompts together, as far as there are sequences. Otherwise each of g groups has a chunk in a pass with a
+        probability q, and passes with any chunk have those of :math:`g q / (1 - (1 - q)^g)` groups in the mean.
+        Source: TensorRT-LLM, tech blog 10, *ADP Balance Strategy*.
+
+        Args:
+            batch: Sequences of a stage.
+            count: Passes that take a chunk of each prompt.
         """
-        return np.minimum(self.deployments.attn_data_par, np.maximum(batch, 1.0))
+        groups = np.minimum(self.deployments.attn_data_par, np.maximum(batch, 1.0))
+        if self.deployments.record.balanced_prompts or np.all(groups == 1):
+            return groups
+        chunks_of_pass = count * batch / groups * self.per_pass / (self.workload.output - 1)
+        # a probability just below 1 keeps its logarithm finite
+        chance = np.minimum(chunks_of_pass, 1 - 1e-12)
+        return groups * chance / -np.expm1(groups * np.log1p(-chance))
 
     def prompts_of(self, batch: Count, decode: Seconds, length: PromptLength) -> PrefillEffect:
         """Return the effect of prefill of prompts of one length."""
         computed = length.computed
         if not self.deployments.mixes:
-            together = self._groups_in_prefill(batch)
+            together = self._groups_in_prefill(self._part(batch), 1.0)
             latency, busy = self.prefill_of(together, computed, length.cached)
             return separate_prefill(latency, busy, decode, together)
         count, together = self._chunking(batch, length)
@@ -261,7 +283,7 @@ class Replica:
         sequences = self._part(batch) / self.deployments.attn_data_par
         count = chunks(sequences * self.rows, self.deployments.token_budget, length.computed)
         several = prompts_together(sequences, count, self.workload.output, self.per_pass)
-        return count, self._groups_in_prefill(batch) * several
+        return count, self._groups_in_prefill(self._part(batch), count) * several
 
     def _time_between_decodes(
         self, batch: Count, decode: Seconds, tokens: Count, times: PassSpans

@@ -10,8 +10,14 @@ from calculon.base.frozen import dataclass
 from calculon.base.units import GIB, Array, Count
 from calculon.declarations.fields import declare, spec_fields
 from calculon.declarations.serving_classes import ANY_ENGINE, ENGINE_CHOICES
+from calculon.hardware.serving import ENGINE_KERNELS, FASTEST
 from calculon.serving.caches.prefixes import NO_TIER, OFFLOADS
-from calculon.serving.passes.exchange import ROUTINGS
+from calculon.serving.passes.exchange import (
+    EXCHANGES,
+    FASTEST_EXCHANGE,
+    MEASURED_ROUTING,
+    ROUTINGS,
+)
 from calculon.serving.records.number_types import CACHE_TYPES, WEIGHT_TYPES
 from calculon.serving.records.pool import Pool
 from calculon.serving.records.speculation import DRAFTS, MTP, MTP_ACCEPTANCE, NO_DRAFT
@@ -63,10 +69,18 @@ class Deployment(Pool):
         default=ANY_ENGINE,
     )
     routing: str = declare(
-        "distribution of tokens over experts: balanced, or a power law, with all ranks waiting for the busiest",
+        "distribution of tokens over experts: even (the same number in each pass), balanced (equally likely), or a "
+        "power law, with all ranks waiting for the busiest",
         choices=tuple(ROUTINGS),
-        default="balanced",
-        source="aiconfigurator, docs/POWER_LAW_DISTRIBUTION.md, for the exponents",
+        default=MEASURED_ROUTING,
+        source="aiconfigurator, docs/POWER_LAW_DISTRIBUTION.md: exponents of DeepSeek-R1 (1.01) and Qwen3-235B (1.2)",
+    )
+    expert_kernels: str = declare(
+        "engine whose kernels run layers of experts; fastest: the fastest measured with the type of their weights "
+        "(ext.serving.expert_kernels of the system)",
+        choices=(FASTEST, *ENGINE_KERNELS),
+        default=FASTEST,
+        source="aiconfigurator, measured layers of experts by engine (systems/measured/README.md)",
     )
     dispatch_dtype: str = declare(
         "type in which tokens are sent to their experts; same: the type in which experts compute. Results return in 16 "
@@ -74,6 +88,13 @@ class Deployment(Pool):
         choices=("same", "bfloat16", "float8"),
         default="same",
         source="DeepSeek-V3, arXiv 2412.19437, section 3.3.3",
+    )
+    exchange: str = declare(
+        "implementation of the exchange of tokens with experts: "
+        + "; ".join(f"{name}: {words}" for name, words in EXCHANGES.items()),
+        choices=tuple(EXCHANGES),
+        default=FASTEST_EXCHANGE,
+        source="vLLM, --all2all-backend; SGLang, --moe-a2a-backend",
     )
     overlap: str = declare(
         "work that overlaps the exchange with experts: "
@@ -128,6 +149,12 @@ class Deployment(Pool):
         words={0: "separate prefill"},
         default=8192,
         source="vLLM V1, --max-num-batched-tokens of an API server on GPUs with at least 70 GB (recalled)",
+    )
+    balanced_prompts: bool = declare(
+        "with attention data parallelism, groups wait until they can take prompts in the same passes; otherwise all "
+        "groups wait whenever one of them takes a prompt",
+        default=False,
+        source="TensorRT-LLM, attention_dp_config, enable_balance; tech blog 10, ADP Balance Strategy",
     )
     admission: str = declare(
         "part of a request that has to fit into the KV cache before it starts: "

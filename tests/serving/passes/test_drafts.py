@@ -98,11 +98,15 @@ def test_a_step_is_a_verification_and_its_drafts(model, draft, tokens):
     size, context = np.full(1, 7.0), own.workload.context
     step = own.decode_pass(size)
     sizes = own.sizes(decoded=7, context=context, verified=1 + tokens)
-    verification = pass_times(model, H100, pass_rows(model, own.types, sizes), sizes)
+    routing = own.deployments.record.routing
+    rows = pass_rows(model, own.types, sizes, routing=routing)
+    verification = pass_times(model, H100, rows, sizes)
     added = 0.0
     for number in range(tokens if own.draft.model else 0):
         seen = own.sizes(decoded=7, context=context + number)
-        drafted = pass_rows(own.draft.model, own.types, seen, module=own.draft.module)
+        drafted = pass_rows(
+            own.draft.model, own.types, seen, routing=routing, module=own.draft.module
+        )
         added += pass_times(own.draft.model, H100, drafted, seen, step=False).time
     np.testing.assert_allclose(step.time, verification.time + added, rtol=1e-6)
     np.testing.assert_allclose(step.total("time"), step.time, rtol=1e-12)
