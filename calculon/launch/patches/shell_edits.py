@@ -208,4 +208,7 @@ def _variable_edits(text: str, change: Change) -> Iterator[str]:
     if change.kind != "drop":
         first = re.search(r"^(?![#\s]).", text, re.MULTILINE)
         at = line_start(text, first.start()) if first else len(text)
-        yield replaced(text, at, at, f"export {change.name}={word_of(change.after)}\n")
+        new = f"export {change.name}={word_of(change.after)}\n"
+        yield replaced(text, at, at, new)
+        # Files that a script sources may set the variable: then its own value must come last.
+        yield text + "\n" * (not text.endswith("\n")) + new
