@@ -7,7 +7,7 @@ in bf16, and Adam.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from calculon.launch.rows import row
 from calculon.launch.texts.near_files import file_near
 from calculon.launch.texts.shell import run
 from calculon.launch.texts.shell_flags import plain_value, switched
+from calculon.launch.texts.shell_quotes import word_of
 
 BENCHMARK = "benchmark"
 """Setting with the benchmark, which follows from variables, or from the names of the file and its folder."""
@@ -61,7 +62,14 @@ def _off(name: str, *others: str) -> Alias:
 
 def _means(name: str, value: str) -> Name:
     """Return a switch that means `value` for a setting with several values."""
-    return Name(name, lambda on, _: value if as_switch(on) is True else None, lambda _: True)
+
+    def here(stated: Any, reading: Reading) -> str | None:
+        on = as_switch(stated)
+        if not isinstance(on, bool):
+            raise reading.error(reading.stated(name, default=stated), "True or False")
+        return value if on else None
+
+    return Name(name, here, lambda _: True)
 
 
 def _none(value: Any, _: Reading) -> Any:
@@ -234,19 +242,22 @@ def parse(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
             texts[near.path] = near.text
             return near.text
         published = PUBLISHED.get((benchmark, name)) or PUBLISHED.get(("", name))
-        if published is not None:
-            notes.append(f"{name} is not there: the published values are used ({published})")
-            texts[f"{name} (published)"] = published.replace(" ", "\n")
-        return published
+        told = published or _told_by_name(name)
+        if told is None:
+            return None
+        which = "published values" if published else "values in its name"
+        notes.append(f"{name} is not there: the {which} are used ({told})")
+        texts[f"{name} ({which})"] = told.replace(" ", "\n")
+        # Every configuration begins with the common file.
+        return told if published else f"source ./{_COMMON_FILE}\n{told}"
 
     script = run(text, file, variables, source)
     notes += [f"{one} is not read" for one in script.sourced]
-    settings: dict[str, Setting] = {}
-    for name, place in _places(texts):
-        value = script.variables.get(name)
-        if isinstance(value, str) and value:
+    places, settings = _places(texts), dict[str, Setting]()
+    for name, value in script.variables.items():
+        if name.isidentifier() and isinstance(value, str) and value:
             known = script.open(value) or switched(plain_value(value))
-            settings[name] = Setting(name, known, place)
+            settings[name] = Setting(name, known, places.get(name, file))
     size = settings.get(_SIZE)
     sizes = {one.size: name for name, one in BENCHMARKS.items() if one.size}
     benchmark = sizes.get(str(size.value), "") if size else benchmark
@@ -260,15 +271,15 @@ def parse(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
 _ASSIGNED = re.compile(r"""^[ \t]*(?::[ \t]*"?\$\{)?(?:export[ \t]+)?([A-Za-z_]\w*)(?::?=|\+=)""")
 
 
-def _places(texts: dict[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the variables that files set, each with its last line."""
+def _places(texts: dict[str, str]) -> dict[str, str]:
+    """Return the last line that sets each variable."""
     found: dict[str, str] = {}
     # Common files first: their values are overridden by the file that sources them.
     for file in reversed(texts):
         for number, line in enumerate(texts[file].splitlines(), 1):
             if match := _ASSIGNED.match(line):
                 found[match[1]] = f"{file}:{number}"
-    yield from found.items()
+    return found
 
 
 def _benchmark_of(text: str, file: str) -> str:
@@ -279,6 +290,26 @@ def _benchmark_of(text: str, file: str) -> str:
             if re.search(one.pattern, words, re.MULTILINE | re.IGNORECASE):
                 return name
     return "" if "EXPERT_PARALLEL" in text else LLAMA_405B
+
+
+_COMMON_FILE = "config_common.sh"
+_SIZES = re.compile(
+    r"config_\w+?_(\d+)x(\d+)x(\d+)xtp(\d+)pp(\d+)(?:ep(\d+))?cp(\d+)_?(8b)?\w*\.sh"
+)
+_IN_NAME = (
+    *(_NODES, _PER_NODE, _SEQUENCES, "TENSOR_MODEL_PARALLEL", "PIPELINE_MODEL_PARALLEL"),
+    *("EXPERT_PARALLEL", "CONTEXT_PARALLEL", _SIZE),
+)
+"""Variables in the names of configurations: ``config_GB200_Nx4xMxtpXppYcpZ.sh`` (training_results_v6.0, Azure)."""
+
+
+def _told_by_name(name: str) -> str | None:
+    """Return the variables that the name of a configuration tells; None for other names."""
+    found = _SIZES.fullmatch(name)
+    if found is None:
+        return None
+    told = zip(_IN_NAME, found.groups(), strict=True)
+    return " ".join(f"{variable}={value}" for variable, value in told if value)
 
 
 def _processors(counts: Sequence[Setting | None]) -> int | Unresolved | None:
@@ -303,9 +334,9 @@ def render(settings: Mapping[str, Any], num_procs: int, head: Sequence[str]) -> 
     counts = {_NODES: num_procs // per_node, _PER_NODE: per_node}
     benchmark = settings.get(BENCHMARK)
     lines = [f"# {one}" for one in (*head, *([f"benchmark {benchmark}"] if benchmark else ()))]
-    lines += ["source $(dirname ${BASH_SOURCE[0]})/config_common.sh", ""]
+    lines += [f"source $(dirname ${{BASH_SOURCE[0]}})/{_COMMON_FILE}", ""]
     exported = {name: value for name, value in settings.items() if name != BENCHMARK}
-    lines += [f"export {name}={value}" for name, value in {**exported, **counts}.items()]
+    lines += [f"export {name}={word_of(value)}" for name, value in {**exported, **counts}.items()]
     lines += [
         "",
         "export DGXSYSTEM=$(basename $(readlink -f ${BASH_SOURCE[0]}) | sed 's/^config_//' | sed 's/\\.sh$//' )",
