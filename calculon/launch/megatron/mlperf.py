@@ -30,6 +30,7 @@ from calculon.launch.megatron.mlperf_words import (
 from calculon.launch.renaming import Alias, Name, as_switch, opposite, renamed
 from calculon.launch.rows import row
 from calculon.launch.texts.near_files import file_near
+from calculon.launch.texts.reading_budget import LARGEST_NUMBER
 from calculon.launch.texts.shell import run
 from calculon.launch.texts.shell_flags import plain_value, switched
 from calculon.launch.texts.shell_quotes import word_of
@@ -321,7 +322,7 @@ def _processors(counts: Sequence[Setting | None]) -> int | Unresolved | None:
         value = default if one is None else one.value
         if isinstance(value, Unresolved):
             return value
-        if not isinstance(value, int) or isinstance(value, bool):
+        if not isinstance(value, int) or not 1 <= value < LARGEST_NUMBER:
             return Unresolved(str(value))
         total *= value
     return total
@@ -336,7 +337,9 @@ def render(settings: Mapping[str, Any], num_procs: int, head: Sequence[str]) -> 
     lines = [f"# {one}" for one in (*head, *([f"benchmark {benchmark}"] if benchmark else ()))]
     lines += [f"source $(dirname ${{BASH_SOURCE[0]}})/{_COMMON_FILE}", ""]
     exported = {name: value for name, value in settings.items() if name != BENCHMARK}
-    lines += [f"export {name}={word_of(value)}" for name, value in {**exported, **counts}.items()]
+    lines += [
+        f"export {name}={word_of(str(value))}" for name, value in {**exported, **counts}.items()
+    ]
     lines += [
         "",
         "export DGXSYSTEM=$(basename $(readlink -f ${BASH_SOURCE[0]}) | sed 's/^config_//' | sed 's/\\.sh$//' )",
