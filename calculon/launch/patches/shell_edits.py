@@ -23,6 +23,7 @@ _LITERAL = re.compile(r"""(["']?)([\w.+-]*)\1""")
 _DEFAULT = re.compile(rf"(\"?\$\{{{NAME}:?-)([\w.+-]+)(\}}\"?)")
 _BEGINS = re.compile(r"[ \t]*(?:--|\+{0,2}[A-Za-z_]\w*(?:\.\w+)+=)")
 _PASSED = re.compile(r"[ \t]*(?:--|#|\+{0,2}[A-Za-z_]\w*(?:\.\w+)+=|\"?\$)")
+_SOURCES = re.compile(r"^[ \t]*(?:source|\.)[ \t]", re.MULTILINE)
 _DEEPEST = 3
 """Longest chain of variables that are defined by each other."""
 
@@ -210,5 +211,6 @@ def _variable_edits(text: str, change: Change) -> Iterator[str]:
         at = line_start(text, first.start()) if first else len(text)
         new = f"export {change.name}={word_of(change.after)}\n"
         yield replaced(text, at, at, new)
-        # Files that a script sources may set the variable: then its own value must come last.
-        yield text + "\n" * (not text.endswith("\n")) + new
+        # A file that the script sources may set the variable: then the script's own value must come last.
+        if _SOURCES.search(text):
+            yield text + "\n" * (not text.endswith("\n")) + new
