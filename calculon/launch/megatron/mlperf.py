@@ -13,7 +13,8 @@ from typing import Any
 
 from calculon.base.errors import Problem, SpecError
 from calculon.declarations import catalog
-from calculon.declarations.origin import plain_name
+from calculon.declarations.fields import spec_fields
+from calculon.declarations.model import Model
 from calculon.launch.dialect import Dialect, Fields, Parsed, Reading, Setting, Unresolved, Writing
 from calculon.launch.megatron.megatron_lm import MEGATRON_LM, ROWS
 from calculon.launch.megatron.mlperf_words import (
@@ -207,28 +208,37 @@ def _model(reading: Reading) -> Fields:
     if name not in BENCHMARKS:
         reading.notes.append("neither the file nor its name tells the benchmark: state the model")
         return {}
-    model = BENCHMARKS[name].model
+    benchmark = BENCHMARKS[name]
     if name == LORA:
         reading.notes.append(
             "adapters (LoRA) are not modeled: this trains all weights; samples are packed to 8,192 tokens"
         )
-    known = catalog.load("model", model)[1]
+    known = _shape(benchmark.model)
     for variable, field in _SHAPE.items():
         stated = reading.get(variable)
-        if stated is not None and isinstance(known, Mapping) and stated != known.get(field):
-            reading.not_modelled(variable, f"{model} is taken as the catalog has it")
-    return {"name": model}
+        if stated is not None and stated != known.get(field):
+            reading.not_modelled(variable, f"{benchmark.model} is taken as the catalog has it")
+    return {**known, **benchmark.changes} if benchmark.changes else {"name": benchmark.model}
+
+
+def _shape(model: str) -> Fields:
+    """Return the fields of a model of the catalog."""
+    known = catalog.load("model", model)[1]
+    names = {one.name for one in spec_fields(Model)}
+    fields = known if isinstance(known, Mapping) else {}
+    return {name: value for name, value in fields.items() if name in names}
 
 
 def _write_model(writing: Writing) -> Fields:
-    model = plain_name(writing.model.name) if writing.model else ""
+    # Models are known by their shape: files of models have other names, and sequences may have another length.
     for name, one in BENCHMARKS.items():
-        if one.model == model:
+        shape = _shape(one.model).items()
+        if all(getattr(writing.model, field) == v for field, v in shape if field != "seq_size"):
             return {BENCHMARK: name, **({_SIZE: one.size} if one.size else {})}
     wanted = (
         f"a model of an MLPerf benchmark: {', '.join(one.model for one in BENCHMARKS.values())}"
     )
-    raise SpecError("model", Problem("", wanted, model or "another model"))
+    raise SpecError("model", Problem("", wanted, "another model"))
 
 
 def parse(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
