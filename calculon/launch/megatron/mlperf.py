@@ -8,6 +8,7 @@ in bf16, and Adam.
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -192,17 +193,16 @@ def _write_batch(writing: Writing) -> Fields:
 
 
 _SHAPE = {
-    "OVERWRITTEN_NUM_LAYERS": "num_blocks",
-    "NUM_LAYERS": "num_blocks",
-    "HIDDEN_SIZE": "hidden",
-    "FFN_HIDDEN_SIZE": "feedforward",
-    "NUM_ATTENTION_HEADS": "attn_heads",
+    "num_blocks": ("OVERWRITTEN_NUM_LAYERS", "NUM_LAYERS"),
+    "hidden": ("HIDDEN_SIZE",),
+    "feedforward": ("FFN_HIDDEN_SIZE",),
+    "attn_heads": ("NUM_ATTENTION_HEADS",),
 }
-"""Variables that change the shape of a benchmark's model, and its fields."""
+"""Variables that change the shape of a benchmark's model, by its fields."""
 
 
 def _model(reading: Reading) -> Fields:
-    """Read the model of the benchmark; other shapes are reported."""
+    """Read the model of the benchmark, or its shape if variables change it."""
     name = str(reading.get(BENCHMARK, default=""))
     reading.used.add(_SIZE)
     if name not in BENCHMARKS:
@@ -214,11 +214,14 @@ def _model(reading: Reading) -> Fields:
             "adapters (LoRA) are not modeled: this trains all weights; samples are packed to 8,192 tokens"
         )
     known = _shape(benchmark.model)
-    for variable, field in _SHAPE.items():
-        stated = reading.get(variable)
-        if stated is not None and stated != known.get(field):
-            reading.not_modelled(variable, f"{benchmark.model} is taken as the catalog has it")
-    return {**known, **benchmark.changes} if benchmark.changes else {"name": benchmark.model}
+    stated = {field: reading.count(*names, least=1) for field, names in _SHAPE.items()}
+    changes = {field: n for field, n in stated.items() if n is not None and n != known[field]}
+    if "hidden" in changes:  # as the benchmark's conf/custom.yaml, unless stated
+        changes.setdefault("feedforward", 4 * changes["hidden"])
+    shape = {**known, **benchmark.changes, **changes}
+    if changes.keys() & {"hidden", "attn_heads"}:
+        shape["attn_size"] = shape["hidden"] // shape["attn_heads"]
+    return shape if benchmark.changes or changes else {"name": benchmark.model}
 
 
 def _shape(model: str) -> Fields:
@@ -386,7 +389,11 @@ MLPERF = Dialect(
         ),
         row("microbatch_size batch_size", f"{_SEQUENCES} {' '.join(_MICRO)}", _batch, _write_batch),
         row(
-            "name", f"{BENCHMARK} {_SIZE} {' '.join(_SHAPE)}", _model, _write_model, subject="model"
+            "name",
+            " ".join((BENCHMARK, _SIZE, *chain(*_SHAPE.values()))),
+            _model,
+            _write_model,
+            subject="model",
         ),
     ),
     no_effect=NO_EFFECT,

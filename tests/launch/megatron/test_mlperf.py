@@ -125,9 +125,19 @@ def test_every_benchmark_has_its_model(name):
     assert ("adapters" in " ".join(launch.notes)) == (name == "llama2_70b_lora")
 
 
-def test_another_shape_and_an_unknown_benchmark_are_reported():
-    launch = _read(f"{SMALL}export OVERWRITTEN_NUM_LAYERS=2\n")
-    assert [one.name for one, _ in launch.not_modelled] == ["OVERWRITTEN_NUM_LAYERS"]
+def test_variables_change_the_shape_of_the_model():
+    shallow = inputs.model(_read(f"{SMALL}export OVERWRITTEN_NUM_LAYERS=2\n").model)
+    assert replace(shallow, name="llama3-8B", num_blocks=32) == inputs.model("llama3-8B")
+    lines = "".join(
+        f"export {name}\n"
+        for name in ("HIDDEN_SIZE=4096", "NUM_LAYERS=24", "NUM_ATTENTION_HEADS=32")
+    )
+    small = inputs.model(_read(SMALL + lines, "gpt3/config_x.sh").model)
+    found = (small.num_blocks, small.hidden, small.feedforward, small.attn_heads, small.attn_size)
+    assert found == (24, 4096, 4 * 4096, 32, 4096 // 32)
+
+
+def test_an_unknown_benchmark_is_reported():
     unknown = _read(f"{SMALL}export MODEL_SIZE=9b\n")
     assert (unknown.model, "state the model" in unknown.notes[-1]) == ({}, True)
 
