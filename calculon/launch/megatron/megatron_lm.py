@@ -220,7 +220,7 @@ def _graphs(reading: Reading) -> Fields:
     if asked or kind != "none":
         if whole or "moe" in scope:
             return {"launch_mode": "graph"}
-        if "moe_router" in scope:
+        if isinstance(scope, (str, list)) and "moe_router" in scope:
             return {"launch_mode": "graph_parts"}
         reading.not_modelled("--cuda-graph-scope", "CUDA graphs of parts of a block")
     return {"launch_mode": "auto"}
