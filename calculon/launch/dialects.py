@@ -18,7 +18,7 @@ from calculon.launch.server import Server
 from calculon.launch.texts.reading_budget import TEXT, reading
 from calculon.launch.titan.torchtitan import TORCHTITAN
 
-_ALL = (PRIMUS, MEGATRON_LM, MLPERF, MEGATRON_BRIDGE, NEMO_1, TORCHTITAN, DEEPSPEED, ACCELERATE)
+_ALL = (MEGATRON_LM, PRIMUS, MLPERF, MEGATRON_BRIDGE, NEMO_1, TORCHTITAN, DEEPSPEED, ACCELERATE)
 DIALECTS: dict[str, Dialect] = {one.name: one for one in _ALL}
 """Training dialects by name, in the order in which a file is tried."""
 

@@ -8,6 +8,7 @@ in bf16, and Adam.
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,16 @@ from calculon.base.errors import Problem, SpecError
 from calculon.declarations import catalog
 from calculon.declarations.fields import spec_fields
 from calculon.declarations.model import Model
-from calculon.launch.dialect import Dialect, Fields, Parsed, Reading, Setting, Unresolved, Writing
+from calculon.launch.dialect import (
+    Dialect,
+    Fields,
+    Parsed,
+    Reading,
+    Row,
+    Setting,
+    Unresolved,
+    Writing,
+)
 from calculon.launch.megatron.megatron_lm import MEGATRON_LM, ROWS
 from calculon.launch.megatron.mlperf_words import (
     BENCHMARKS,
@@ -376,6 +386,22 @@ def recognizes(text: str, file: str) -> bool:
     return len({*_OWN.findall(text)}) + bool(_COMMON.search(text)) >= _SURE
 
 
+def _with_capacity(one: Row) -> Row:
+    """Return a row that also writes graphs of whole iterations for dropless experts.
+
+    Configurations state the capacity of a rank (MOE_EXPERT_RANK_CAPACITY_FACTOR), which flags of Megatron-LM lack.
+    """
+    if "launch_mode" not in one.fields:
+        return one
+
+    def write(writing: Writing) -> Fields:
+        if writing["launch_mode"] == "graph" and writing["moe_dispatcher"] == "hybridep":
+            return {"CUDA_GRAPH_IMPLEMENTATION": "local", "CUDA_GRAPH_SCOPE": "full_iteration"}
+        return one.write(writing)
+
+    return replace(one, write=write)
+
+
 MLPERF = Dialect(
     name="mlperf",
     title="MLPerf Training",
@@ -383,7 +409,7 @@ MLPERF = Dialect(
     preset="megatron-lm",
     rows=(
         *(
-            renamed(one, _spelled)
+            _with_capacity(renamed(one, _spelled))
             for one in ROWS
             if one.subject == "execution" and not {"batch_size", "seq_length"} & {*one.fields}
         ),
