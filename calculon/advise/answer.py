@@ -469,7 +469,7 @@ def _within_risk(
 def _best_on(result: SearchResult) -> CountResult:
     procs = result.space.num_procs
     if len(result):
-        return CountResult(procs, candidates(_first(result))[0])
+        return CountResult(procs, candidates(result)[0])
     return CountResult(procs, None, why_none(result.counts))
 
 
@@ -495,13 +495,6 @@ def _riskier(found: SearchResult) -> Candidate | None:
     if fastest is None or fastest.stats[BEST.statistic.name] == BEST.value(found.scores[0][0]):
         return None
     return candidate_of(fastest)
-
-
-def _first(result: SearchResult) -> SearchResult:
-    """Return a search result with the best plan only."""
-    return SearchResult(
-        result.space, result.objectives, result.counts, result.numbers[:1], result.scores[:, :1]
-    )
 
 
 def baseline_plan(question: Question, *, hints: bool = True) -> BaselinePlan | None:

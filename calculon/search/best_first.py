@@ -1,7 +1,7 @@
 """Best-first branch-and-bound search: count a space exactly and find its best executions."""
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, product
 from math import prod
 from operator import attrgetter
 
@@ -264,24 +264,35 @@ def portions(
     Splitting by choice comes first: one table with all sizes of a few choices is faster to compute than several tables
     with a few sizes of all choices.
     """
-    if not space.units:
+    choices = _choices(space, space.units)
+    if not choices:
         return
-    rows_of_choice = _table_rows(space, space.units) // len(space.block_groups)
+    rows_of_choice = _table_rows(space, space.units) // len(choices)
     for units in groups(space) if rows_of_choice > TABLE_ROWS else [space.units]:
-        blocks = space.block_groups
-        if units[-1].tensor_par == 1:  # the only degree, at which nothing overlaps
-            blocks = [one for one in blocks if not one[0].layout.overlapped]
-        rows = _table_rows(space, units)
+        blocks, rows = _choices(space, units), _table_rows(space, units)
         count = max(1, len(blocks) * TABLE_ROWS // rows) if rows > TABLE_ROWS else len(blocks)
         for start in range(0, len(blocks), count):
             yield units, blocks[start : start + count]
 
 
+def _choices(space: Space, units: Sequence[Unit]) -> list[tuple[BlockChoice, Array]]:
+    """Return the block choices of which any unit has a variant, each with all its variants."""
+    fitting = np.zeros(len(space.variants), bool)
+    for unit in units:
+        fitting |= space.fitting(unit)
+    return [
+        (choice, variants) for choice, variants in space.block_groups if fitting[variants].any()
+    ]
+
+
 def _table_rows(space: Space, units: Sequence[Unit]) -> int:
     """Return the number of rows (or slightly more) that the block table of units has with all block choices."""
-    sizes = {(unit.tensor_par, size) for unit in units for size in unit.microbatches}
+    sizes: set[tuple[int, int, int]] = set()
+    for unit in units:
+        own = np.bincount(space.block_sizes[1][space.fitting(unit)])
+        sizes |= {*product([unit.tensor_par], unit.microbatches, np.flatnonzero(own).tolist())}
     networks = 1 if space.meshed else len(space.system.networks)
-    return len(sizes) * len(space.block_groups) * len(space.block_sizes[0]) * networks
+    return len(sizes) * len(_choices(space, units)) * networks
 
 
 def tiles(space: Space, tables: CostTables, units: Sequence[Unit]) -> Iterator[Tile]:

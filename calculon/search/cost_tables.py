@@ -34,7 +34,8 @@ SHARED = ("context_par",)
 class CostTables:
     """Costs of the blocks and optimizer steps of some units, with some of the variants.
 
-    Rows of ``block`` are ordered by block choice, tensor degree, microbatch size, tensor network and variant sizes.
+    Rows of ``block`` are ordered by block choice, tensor degree, microbatch size, tensor network and variant sizes;
+    sizes that no unit has with a layout are left out.
     Rows of ``optimizer`` are ordered by step choice, tensor degree, shards and variant sizes.
 
     Args:
@@ -77,6 +78,7 @@ class CostTables:
         self._shards = np.array(sorted(shards))  # np.unique would load numpy.ma
         self._own, self._own_size = space.block_sizes
         self._of_unit: dict[Unit, tuple[Array, Array, Array, Array]] = {}
+        self._units = units
         self._build(degrees)
 
     @cached_property
@@ -106,6 +108,31 @@ class CostTables:
         of_unit = np.full(len(micro), degree), micro, network  # first in SIZE_FIELDS
         return np.stack([*of_unit, *self._own[own].T], axis=1)
 
+    def _needed(self, variants: Array) -> Array:
+        """Return a mask of the sizes of all degrees that units have with some of the variants.
+
+        A quarter to two thirds of the sizes are of no unit, such as large microbatches with many expert ranks. The
+        first size is always needed, so that no table is empty.
+        """
+        used = np.zeros(len(self.variants), bool)
+        used[variants] = True
+        micro = np.array(sorted({size for unit in self._units for size in unit.microbatches}))
+        degrees = sorted(self._micro)
+        masks = np.zeros((len(degrees), len(micro), len(self._own)), bool)
+        for unit in self._units:
+            own = np.zeros(len(self._own), bool)
+            own[self._own_size[used & self.space.fitting(unit)]] = True
+            masks[degrees.index(unit.tensor_par), np.searchsorted(micro, unit.microbatches)] |= own
+        # Twice as many processors have these sizes with twice the tensor degree: later searches find them in the cache.
+        masks = np.logical_or.accumulate(masks, axis=0)
+        needed = []
+        for degree, own_micro in self._micro.items():
+            mask = masks[degrees.index(degree), np.searchsorted(micro, own_micro)]
+            needed.append(np.repeat(mask, len(self._networks[degree]), axis=0).ravel())
+        result = np.concatenate(needed)
+        result[0] = True
+        return result
+
     def _build(self, degrees: list[int]) -> None:
         """Compute the costs of blocks for every block choice, and of optimizer steps for every step choice."""
         space, count = self.space, len(self.variants)
@@ -119,6 +146,7 @@ class CostTables:
         for choice, numbers in self._blocks:
             layouts.setdefault(choice.layout, []).append((choice, numbers))
         self._block_base, self._step_base = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        self._size_base, places = np.zeros(count, np.int64), [np.zeros(0, np.int64)]
         self._block_start: dict[int, int] = {}
         self._step_start: dict[int, int] = {}
         rows_of = self._rows_of = {t: self._size_rows(t) for t in degrees}
@@ -126,7 +154,7 @@ class CostTables:
         for degree in degrees:
             self._block_start[degree] = total
             total += len(self._micro[degree]) * len(self._networks[degree]) * len(self._own)
-        used: list[tuple[list[BlockChoice], Array]] = []
+        used: list[tuple[list[BlockChoice], Array, Array]] = []
         rows = 0
         for layout, members in layouts.items():
             choices = [choice for choice, _ in members]
@@ -134,11 +162,16 @@ class CostTables:
             if not own:
                 continue
             sizes = np.concatenate(own)  # a prefix of the rows of all degrees
+            needed = self._needed(np.concatenate([numbers for _, numbers in members]))[: len(sizes)]
+            sizes = sizes[needed]
             blocks += self._cache.records("blocks", choices, sizes, self._block_costs)
-            used.append((choices, sizes))
+            used.append((choices, sizes, np.flatnonzero(needed)))
             for _, numbers in members:
                 self._block_base[numbers] = rows
+                self._size_base[numbers] = sum(map(len, places))
                 rows += len(sizes)
+            places.append(np.cumsum(needed) - 1)
+        self._place = np.concatenate(places)
         self._embedding_head_row = np.zeros(0, np.int32)
         if embedding_head is not None:
             self._embedding_head_row = self._ends(embedding_head, used)
@@ -157,9 +190,12 @@ class CostTables:
     def _ends(
         self,
         embedding_head: EmbeddingHeadTables,
-        layouts: Sequence[tuple[list[BlockChoice], Array]],
+        layouts: Sequence[tuple[list[BlockChoice], Array, Array]],
     ) -> Array:
         """Compute the costs of embedding and head for the choices and sizes of each layout.
+
+        Args:
+            layouts: Choices, sizes, and the place of the sizes among those of all degrees.
 
         Returns:
             The row of embedding and head for each row of blocks.
@@ -173,7 +209,7 @@ class CostTables:
         start: dict[BlockChoice, int] = {}
         rows = [np.zeros(0, np.int32)]
         count = 0
-        for choices, sizes in layouts:
+        for choices, sizes, places in layouts:
             # An MTP module contains a transformer block, so its cost depends on the block choice.
             own = model.mtp_layers > 0
             keys = [module_choice(c) if own else plain_choice(c, system) for c in choices]
@@ -185,7 +221,8 @@ class CostTables:
                 embedding_head.add([cost])
                 start[key] = count
                 count += len(of)
-            rows += [start[key] + np.arange(len(sizes), dtype=np.int32) for key in keys]
+            place = (np.arange(len(sizes)) if own else places).astype(np.int32)
+            rows += [start[key] + place for key in keys]
         return np.concatenate(rows)
 
     def _steps(
@@ -272,8 +309,9 @@ class CostTables:
 
     def block_rows(self, first: Array, variants: Array, networks: int) -> Array:
         """Return the block rows of nodes: shape (tensor networks, nodes)."""
-        rows = first + self._block_base[variants] + self._own_size[variants]
-        return np.asarray(rows + len(self._own) * np.arange(networks)[:, None])
+        sizes = first + self._size_base[variants] + self._own_size[variants]
+        sizes = sizes + len(self._own) * np.arange(networks)[:, None]
+        return np.asarray(self._block_base[variants] + self._place[sizes])
 
     def step_rows(self, degrees: Array, variants: Array, shards: Array) -> Array:
         """Return the optimizer rows of nodes, by tensor degree and shards; the arguments broadcast."""

@@ -12,6 +12,7 @@ import pytest
 import calculon
 from calculon.declarations.named_values import PP_SCHEDULES
 from calculon.search.best_first import (
+    GRID_NODES,
     count_space,
     feasible_numbers,
     groups,
@@ -20,6 +21,7 @@ from calculon.search.best_first import (
 )
 from calculon.search.cost_cache import CostCache
 from calculon.search.cost_tables import CostTables
+from calculon.search.nodes import nodes_of, similar_units
 from calculon.search.objective import Objective
 from calculon.search.ranking import Best, BestOfEach, ParetoFront
 from calculon.search.request import make_space
@@ -210,6 +212,27 @@ def test_tables_of_a_broad_search_are_small_and_released(monkeypatch):
     assert search_space(space, Best(Objective.parse("sample_rate"), 3)) == counts
     assert max(rows) <= 150
     assert not any(alive)
+
+
+def test_tables_have_only_the_sizes_of_units():
+    """Few data-parallel ranks are the only ones that run large microbatches, and they have many context ranks."""
+    model = dataclasses.replace(SMALL, vocab=1000, num_blocks=2)
+    system = calculon.inputs.system("a100_80g")
+    named = {"edition": "corrected", "preset": "published"}
+    add = BROAD | {"context_par": (1, 2, 4)}
+    space = make_space(model, system, 4, 4, "float16", fix={"tensor_par": (1,)}, add=add, **named)
+    ((units, blocks),) = portions(space)
+    tables = CostTables(space, units, blocks)
+    rows = [
+        nodes.block_rows.ravel()
+        for kind in similar_units(space, units)
+        for choice, variants in tables.groups
+        for nodes in nodes_of(tables, choice, kind, variants, GRID_NODES)
+    ]
+    every = len(tables.block.weight)
+    assert {*np.concatenate(rows).tolist()} | {0} == {*range(every)}
+    sizes = {size for unit in units for size in unit.microbatches}
+    assert every < len(sizes) * len(blocks) * len(space.block_sizes[0]) * len(system.networks)
 
 
 @on_pool(1, 12)
