@@ -26,8 +26,8 @@ def add_emission(parser: Parser) -> None:
     """Declare the option."""
     parser.option(
         f"{OPTION} FORMAT[:FILE]",
-        "write the launch file of the best plan: megatron-lm, megatron-bridge, nemo, primus, torchtitan, deepspeed, "
-        "accelerate",
+        "write the launch file of the best plan: megatron-lm, megatron-bridge, nemo, primus, mlperf, torchtitan, "
+        "deepspeed, accelerate",
         "; without FILE it is printed in place of the page. If --mine is a launch file of the same launcher, that "
         "file is patched",
     )

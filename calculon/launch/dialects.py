@@ -11,13 +11,14 @@ from calculon.launch.engines.tensorrt_llm import TENSORRT_LLM
 from calculon.launch.engines.vllm import VLLM
 from calculon.launch.megatron.megatron_bridge import MEGATRON_BRIDGE, NEMO_1
 from calculon.launch.megatron.megatron_lm import MEGATRON_LM
+from calculon.launch.megatron.mlperf import MLPERF
 from calculon.launch.megatron.primus import PRIMUS
 from calculon.launch.other_formats import other_format
 from calculon.launch.server import Server
 from calculon.launch.texts.reading_budget import TEXT, reading
 from calculon.launch.titan.torchtitan import TORCHTITAN
 
-_ALL = (PRIMUS, MEGATRON_LM, MEGATRON_BRIDGE, NEMO_1, TORCHTITAN, DEEPSPEED, ACCELERATE)
+_ALL = (MEGATRON_LM, PRIMUS, MLPERF, MEGATRON_BRIDGE, NEMO_1, TORCHTITAN, DEEPSPEED, ACCELERATE)
 DIALECTS: dict[str, Dialect] = {one.name: one for one in _ALL}
 """Training dialects by name, in the order in which a file is tried."""
 

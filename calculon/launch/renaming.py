@@ -75,6 +75,11 @@ def when(name: str, wanted: Any, on: Any = True) -> Name:
     return Name(name, lambda value, _: on if value == wanted else None, lambda _: wanted)
 
 
+def as_switch(value: Any, _: Any = None) -> Any:
+    """Return a switch; some files state 1 or 0."""
+    return bool(value) if value in (0, 1) else value
+
+
 def renamed(row: Row, spelled: Callable[[str], Alias]) -> Row:
     """Return a row under other names.
 

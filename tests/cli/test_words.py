@@ -68,7 +68,7 @@ def test_a_strict_value_of_a_file_names_the_one_that_was_meant(refuses, spec):
 
 
 def test_every_command_takes_and_names_the_same_preset(run, tmp_path):
-    machine, usual = "tpu_v5p", "common"  # others have megatron-lm, as in recorded screens
+    machine, usual = "trainium2", "common"  # others have megatron-lm, as in recorded screens
     short = {"edition": "corrected", "num_procs": 4, "batch_size": 8, "microbatch_size": 1}
     execution = tmp_path / "short.json"
     execution.write_text(json.dumps(short | {"tensor_par": 1, "pipeline_par": 1}))

@@ -87,7 +87,7 @@ UNSAID = {
 """Files that their launcher cannot express as it is today."""
 
 
-@pytest.mark.parametrize("folder", ["megatron_lm", "megatron_bridge", "nemo"])
+@pytest.mark.parametrize("folder", ["megatron_lm", "megatron_bridge", "nemo", "mlperf"])
 def test_files_are_written_and_read_again(folder):
     different = []
     for path in collected(folder):

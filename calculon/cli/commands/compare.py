@@ -45,7 +45,7 @@ def configure(parser: Parser) -> None:
     parser.option(
         "-d, --dialect NAME",
         "launcher whose option names the page uses for differences: megatron-lm, megatron-bridge, nemo, primus, "
-        "torchtitan, deepspeed, accelerate (default: the launcher of the first launch file)",
+        "mlperf, torchtitan, deepspeed, accelerate (default: the launcher of the first launch file)",
         default="",
     )
     values = "a line per value; ' before texts that begin with =, +, - or @"

@@ -27,7 +27,7 @@ def configure(parser: Parser) -> None:
     parser.explain(
         "Write the launch script or configuration that runs an execution, complete with the model if it is "
         "known, for a stated version of the launcher. A value that the launcher cannot express is an error that "
-        "names the field and the nearest supported value. Formats: megatron-lm, megatron-bridge, nemo, primus, "
+        "names the field and the nearest supported value. Formats: megatron-lm, megatron-bridge, nemo, primus, mlperf, "
         "torchtitan, deepspeed, accelerate; for a deployment or a result of calculon serve, the engines vllm, sglang, "
         "tensorrt-llm.",
         'calculon export megatron-lm llama-3.1-8b "tp=4 dp=16" -o run.sh\n'

@@ -14,7 +14,7 @@ def configure(parser: Parser) -> None:
         "Turn a launch script or configuration into an execution, and into a model if its settings describe one. "
         "Nothing is executed and nothing is dropped: every setting is read, or reported as having no effect on time "
         "or memory, as not modeled, or as unknown. A missing setting means the "
-        "launcher's default. Formats: megatron-lm, megatron-bridge, nemo, primus, torchtitan, "
+        "launcher's default. Formats: megatron-lm, megatron-bridge, nemo, primus, mlperf, torchtitan, "
         "deepspeed, accelerate; "
         "default recognized from the file. Every command that accepts an execution accepts such a file. A command "
         "that starts vllm, sglang or tensorrt-llm, in a file or as text, becomes a deployment for calculon serve.",

@@ -215,12 +215,13 @@ def _graphs(reading: Reading) -> Fields:
     kind = reading.get("--cuda-graph-impl", default="none")
     asked = reading.switch("--enable-cuda-graph") or reading.switch("--external-cuda-graph")
     whole = scope in ("full", "full_iteration", [])
+    parts = scope if isinstance(scope, (str, list)) else ()
     if reading.get(_BLOCKING, default=0) == 1:
         return {"launch_mode": "blocking"}
     if asked or kind != "none":
-        if whole or "moe" in scope:
+        if whole or "moe" in parts:
             return {"launch_mode": "graph"}
-        if "moe_router" in scope:
+        if "moe_router" in parts:
             return {"launch_mode": "graph_parts"}
         reading.not_modelled("--cuda-graph-scope", "CUDA graphs of parts of a block")
     return {"launch_mode": "auto"}

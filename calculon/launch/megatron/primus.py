@@ -14,7 +14,7 @@ from calculon.launch.dialect import Dialect, Fields, Parsed, Reading, Setting
 from calculon.launch.megatron.megatron_bridge import model_of
 from calculon.launch.megatron.megatron_lm import MEGATRON_LM, ROWS
 from calculon.launch.megatron.megatron_words import NO_EFFECT, NOT_MODELLED
-from calculon.launch.renaming import Alias, Name, opposite, renamed, when
+from calculon.launch.renaming import Alias, Name, as_switch, opposite, renamed, when
 from calculon.launch.rows import row
 from calculon.launch.texts.name_patterns import names_in
 from calculon.launch.texts.tree import Tree
@@ -30,14 +30,9 @@ _WHOLE_MODEL = "language_model.yaml"
 """Base of all model files, which states no shape."""
 
 
-def _switched(value: Any, _: Reading) -> Any:
-    """Return a switch; some configurations state 1 or 0."""
-    return bool(value) if value in (0, 1) else value
-
-
 def _on(name: str) -> Alias:
     """Return an argument that is on by default in Primus and off in Megatron-LM."""
-    return Alias((Name(name, _switched),), default=True, absent=False)
+    return Alias((Name(name, as_switch),), default=True, absent=False)
 
 
 _ON = "use_distributed_optimizer sequence_parallel swiglu"
@@ -78,7 +73,7 @@ _NAMES: Mapping[str, Alias] = {
             _of_experts("alltoall"),
         )
     ),
-    "--moe-grouped-gemm": Alias((Name("moe_grouped_gemm", _switched), _of_experts(True))),
+    "--moe-grouped-gemm": Alias((Name("moe_grouped_gemm", as_switch), _of_experts(True))),
     "--moe-enable-deepep": Alias((when(_DEEPEP, wanted=True), Name("moe_enable_deepep"))),
 }
 """Flags whose argument has another name or another default."""

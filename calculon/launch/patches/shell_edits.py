@@ -23,6 +23,7 @@ _LITERAL = re.compile(r"""(["']?)([\w.+-]*)\1""")
 _DEFAULT = re.compile(rf"(\"?\$\{{{NAME}:?-)([\w.+-]+)(\}}\"?)")
 _BEGINS = re.compile(r"[ \t]*(?:--|\+{0,2}[A-Za-z_]\w*(?:\.\w+)+=)")
 _PASSED = re.compile(r"[ \t]*(?:--|#|\+{0,2}[A-Za-z_]\w*(?:\.\w+)+=|\"?\$)")
+_SOURCES = re.compile(r"^[ \t]*(?:source|\.)[ \t]", re.MULTILINE)
 _DEEPEST = 3
 """Longest chain of variables that are defined by each other."""
 
@@ -208,4 +209,8 @@ def _variable_edits(text: str, change: Change) -> Iterator[str]:
     if change.kind != "drop":
         first = re.search(r"^(?![#\s]).", text, re.MULTILINE)
         at = line_start(text, first.start()) if first else len(text)
-        yield replaced(text, at, at, f"export {change.name}={word_of(change.after)}\n")
+        new = f"export {change.name}={word_of(change.after)}\n"
+        yield replaced(text, at, at, new)
+        # A file that the script sources may set the variable: then the script's own value must come last.
+        if _SOURCES.search(text):
+            yield text + "\n" * (not text.endswith("\n")) + new

@@ -7,7 +7,7 @@ Functions run when they are called; functions that nothing calls run at the end,
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
 from itertools import groupby
@@ -37,6 +37,10 @@ _ELEMENT = re.compile(rf"({NAME})\[[^\]]*\]\+?=")
 _INDEXED = re.compile(r"\[[^\]]*\]=")
 _SETS = ("set", "shift", "unset", "let", "read", "mapfile", "readarray", "getopts", "printf")
 """Commands that set variables."""
+_IN_FOLDER = re.compile(
+    r"""["']?(?:\$\(dirname "?\$\{?BASH_SOURCE(?:\[0\])?\}?"?\)/|\./)?([\w.-]+)["']?"""
+)
+"""Name of a file in the folder of the script, as the argument of ``source``."""
 _RUN_DOCUMENTS = ("sbatch", "bash", "sh")
 """Commands that run a here document."""
 
@@ -56,7 +60,7 @@ class Script:
     Attributes:
         commands: Commands in order, including commands of undecided branches.
         variables: Values of variables at the end.
-        sourced: Other files that the script sources, which are not read.
+        sourced: Other files that the script sources and that were not read.
     """
 
     commands: tuple[Command, ...]
@@ -73,8 +77,19 @@ class Script:
         return split(word, comments=True)
 
 
-def run(text: str, file: str, given: Mapping[str, str]) -> Script:
-    """Return the commands that a script would run, given values of some variables.
+Source = Callable[[str], str | None]
+"""Function from the name of a file in the folder of a script to its text; None if it is not read."""
+
+
+def run(
+    text: str, file: str, given: Mapping[str, str], source: Source = lambda name: None
+) -> Script:
+    """Return the commands that a script would run.
+
+    Args:
+        text, file: Script, and its name.
+        given: Values of variables that override the script's assignments.
+        source: Function that returns the texts of files that the script sources from its folder.
 
     Raises:
         SpecError: For a quotation, list or expansion without an end, and for a script that exceeds the budget.
@@ -82,7 +97,7 @@ def run(text: str, file: str, given: Mapping[str, str]) -> Script:
     with reading(file) as budget:
         # Private-use characters mark open values, so the script's own ones must go.
         body = statements(OPEN_CHARACTER.sub("\N{REPLACEMENT CHARACTER}", text), file)
-        shell = _Shell(given, frozenset(_assigned(body)), budget)
+        shell = _Shell(given, frozenset(_assigned(body)), budget, source)
         shell.run_all(body)
     return Script(tuple(shell.commands), shell.values, tuple(shell.sourced), shell.openings)
 
@@ -98,8 +113,11 @@ class _Ended(Exception):
 class _Shell(Expansion):
     """State of a running script."""
 
-    def __init__(self, given: Mapping[str, str], assigned: frozenset[str], budget: Budget) -> None:
+    def __init__(
+        self, given: Mapping[str, str], assigned: frozenset[str], budget: Budget, source: Source
+    ) -> None:
         super().__init__(given, assigned, budget)
+        self.source = source
         self.given = frozenset(given)
         self.commands: list[Command] = []
         self.sourced: list[str] = []
@@ -254,7 +272,7 @@ class _Shell(Expansion):
         if words[0].startswith("(("):
             self.calculate(words[0])
         elif words[0] in ("source", "."):
-            self.sourced += [self.shown(" ".join(self.expand(word))) for word in words[1:2]]
+            self._source(words[1:2])
         elif words[0] == "read" and one.text:
             self.values[words[-1]] = " ".join(self.quoted(one.text))
         elif words[0] in _SETS:
@@ -265,6 +283,18 @@ class _Shell(Expansion):
             self.execute_apart(statements(document, words[0]))
         else:
             self._command(words, one.line)
+
+    def _source(self, words: Sequence[str]) -> None:
+        """Run a sourced file of the script's folder; record a file that is not read."""
+        for word in words:
+            found = _IN_FOLDER.fullmatch(word)
+            text = self.source(found[1]) if found else None
+            if found is None or text is None:
+                self.sourced.append(self.shown(" ".join(self.expand(word))))
+                continue
+            body = statements(OPEN_CHARACTER.sub("\N{REPLACEMENT CHARACTER}", text), found[1])
+            self.assigned |= frozenset(_assigned(body))
+            self.execute_apart(body)
 
     def _command(self, words: Sequence[str], line: int) -> None:
         fields = [part for word in words for part in self.expand(word)]

@@ -1,20 +1,18 @@
 """Files of torchtitan: TOML for versions up to 2025, Python since 2026; none of them is executed."""
 
 import ast
-import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from calculon.base.errors import Problem, SpecError
 from calculon.declarations import catalog
 from calculon.declarations.fields import shown
-from calculon.declarations.files import read_bytes
 from calculon.declarations.model import Model
 from calculon.launch.dialect import Fields, Language, Parsed, Reading, Setting
+from calculon.launch.texts.near_files import file_near
 from calculon.launch.texts.python_config import Call, held, read_configuration, short_name
 from calculon.launch.texts.python_syntax import parsed
 from calculon.launch.texts.reading_budget import reading, too_large
@@ -196,20 +194,8 @@ def _of_script(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
 
 def _configuration_near(named: str, file: str) -> Parsed | None:
     """Return the settings of a configuration that a script names, if it is in the script's folder or below."""
-    around = os.path.realpath(Path(file).parent)
-    for path in (Path(named), Path(file).parent / named):
-        # Scripts are untrusted: a path must not lead out of their folder, not even through links.
-        try:
-            place = Path(os.path.realpath(path))
-            there = named.endswith(".toml") and place.is_relative_to(around) and place.is_file()
-        except (OSError, ValueError):
-            continue  # not a possible file name
-        if there:
-            text = read_bytes(str(path)).decode(errors="replace")
-            with reading(file) as budget:
-                budget.spend_text(text)
-                return _of_toml(text, str(path))
-    return None
+    found = file_near(named, file, ".toml")
+    return None if found is None else _of_toml(found.text, found.path)
 
 
 def _switched(item: tuple[str, Setting]) -> tuple[str, Setting]:

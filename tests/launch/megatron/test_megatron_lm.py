@@ -249,6 +249,7 @@ def test_what_is_not_modeled_is_told():
             "--optimizer-offload-fraction",
         ),
         ("--cuda-graph-impl local --cuda-graph-scope attn", "--cuda-graph-scope"),
+        ("--cuda-graph-impl local --cuda-graph-scope 3", "--cuda-graph-scope"),
         ("--optimizer hybridadam", "--optimizer"),
         ("--fp8-format e4m3 --fp8-recipe custom", "--fp8-recipe"),
         ("--num-experts 8", "--moe-grouped-gemm"),  # one expert after another

@@ -263,7 +263,8 @@ def _unlike_what_megatron_takes(kind, preset):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_plans_of_every_preset_are_exported_as_megatron_takes_them(kind):
-    presets = [name for name in PRESETS if name != "published"]
+    # Plans of MaxText shard weights in pipelines, overlap without user buffers, and other things of XLA.
+    presets = [name for name in PRESETS if name not in ("published", "maxtext")]
     wrong = [_unlike_what_megatron_takes(kind, preset) for preset in presets]
     assert [one for one in wrong if one] == []
 
