@@ -67,8 +67,9 @@ def test_a_command_gives_the_figures_of_its_deployment(engine, tmp_path):
     of_command = calculon.serve(MODEL, str(file), SYSTEM, **LOAD)
     fields = {"num_procs": 2, "max_batch": 64, "engine": engine}
     own = read_deployment(fields, facts=facts_of(MODEL, SYSTEM)).to_dict()
-    names = ("engine", "admission", "prefill_graphs", "graph_tokens", "async_host", *OF_EXPERTS)
-    changes = {name: own[name] for name in names}
+    host = ("async_host", "request_time", "pass_host", "sequence_host")
+    names = ("engine", "admission", "prefill_graphs", "graph_tokens", *host, *OF_EXPERTS)
+    changes = {name: own[name] for name in names if name in own}
     of_record = calculon.serve(MODEL, one, SYSTEM, changes=changes, **LOAD)
     assert of_command.deployment == of_record.deployment
     assert of_command.stats == of_record.stats
