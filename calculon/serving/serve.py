@@ -548,3 +548,7 @@ def _misplaced_experts(model: Model, deployment: Pool) -> Iterator[Problem]:
     elif copies > model.num_experts:
         wanted = f"at most num_experts={model.num_experts} of {model.name}"
         yield Problem("redundant_experts", wanted, str(copies))
+    if model.mixes and model.inner_width % (parts := deployment.tensor_par // groups):
+        name = "expert_feedforward" if model.expert_feedforward else "feedforward"
+        wanted = f"a divisor of {name}={model.inner_width} of {model.name}"
+        yield Problem("tensor_par / expert_par" if groups > 1 else "tensor_par", wanted, str(parts))
