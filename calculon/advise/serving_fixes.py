@@ -11,6 +11,7 @@ from calculon.inputs import Source
 from calculon.search.deployments.best_deployment import space_of
 from calculon.search.deployments.deployment_rows import fits_in_memory
 from calculon.search.deployments.deployment_space import DeploymentSpace
+from calculon.search.deployments.fewest_processors import largest_replica
 from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.number_types import WEIGHT_TYPES
 from calculon.serving.records.read_records import DeploymentSource, WorkloadSource, read_deployment
@@ -55,6 +56,8 @@ def fixes_of_search(space: DeploymentSpace, option: str = "--set") -> Iterator[s
         space: Deployments of which none fits.
         option: Option of the command that states a field.
     """
+    if not space.counts:
+        space = replace(space, counts=(largest_replica(space),))
     stated = {**space.fix, **space.add}.get("weights_dtype", space.tried("weights_dtype"))
     for name in _narrower(stated):
         fix = {**space.fix, "weights_dtype": (name,)}

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, Self
 
 from calculon.base.errors import Problem, SpecError
@@ -23,7 +24,8 @@ class TimeSpan(float):
 
     __slots__ = ()
     limits: ClassVar[Declaration] = Declaration(help="", at_least=0)
-    WANTED: ClassVar[str] = "a time of at least 0, such as 60d, 12h or 90min"
+    EXAMPLES: ClassVar[str] = "60d, 12h or 90min"
+    WANTED: ClassVar[str] = f"a time of at least 0, such as {EXAMPLES}"
 
     @classmethod
     def decode(cls, raw: object, path: str, problems: list[Problem], scale: float) -> Self:
@@ -32,7 +34,8 @@ class TimeSpan(float):
         if isinstance(raw, str):
             # text carries its own unit, so the scale of the field does not apply to it
             zero = cls.limits.above is None
-            number, scale = _read(lambda: duration(raw, zero=zero), path, problems), 1.0
+            read = partial(duration, raw, zero=zero, examples=cls.EXAMPLES)
+            number, scale = _read(read, path, problems), 1.0
         if cls.limits.problem(float, number, path) is not None:
             problems.append(Problem(path, cls.WANTED, shown(raw)))
             return cls(1.0)
@@ -50,6 +53,14 @@ class Interval(TimeSpan):
     __slots__ = ()
     limits: ClassVar[Declaration] = Declaration(help="", above=0)
     WANTED: ClassVar[str] = "a time above 0, such as 60d, 12h or 90min"
+
+
+class Latency(Interval):
+    """A limit of a latency, above 0."""
+
+    __slots__ = ()
+    EXAMPLES: ClassVar[str] = "1s or 50ms"
+    WANTED: ClassVar[str] = f"a time above 0, such as {EXAMPLES}"
 
 
 class MeanTime(Interval):

@@ -35,7 +35,7 @@ def add_deploy(parser: Parser) -> None:
     )
     parser.option(
         "--checkpoint NAME",
-        "checkpoint of --deploy: a name or a folder (default: the source of the model file)",
+        "checkpoint of --deploy: a name or a folder (default: MODEL if a repository, else the source of its file)",
     )
     parser.switch("--force", "replace the files of an earlier --deploy in DIR")
 
@@ -85,14 +85,21 @@ def _checkpoint(arguments: argparse.Namespace, served: "Served") -> str:
     if stated is not None:
         return str(Path(stated).resolve()) if Path(stated).is_dir() else stated
     from calculon.advise.deployed import checkpoint_of
+    from calculon.declarations.spellings.catalog_words import is_repository, same_model
 
+    asked = str(arguments.model)
+    if is_repository(asked) and not Path(asked).exists():
+        return asked.strip()
     origin = served.model.origin
     known = origin is not None and origin.source
     name = checkpoint_of(catalog.load("model", origin.source)[1]) if origin and known else ""
     if not name:
         wanted = "the name of the checkpoint, which the model file does not state"
         raise SpecError("--deploy", Problem("", wanted, "none", "--checkpoint NAME"))
-    print_stderr(f"assumed: --checkpoint {name}")
+    # an alias names another model of the same shape, whose weights and longest context differ
+    alias = not (Path(asked).exists() or same_model(asked, served.model.name))
+    other = f", of {served.model.name}; state that of {asked}" if alias else ""
+    print_stderr(f"assumed: --checkpoint {name}{other}")
     return name
 
 

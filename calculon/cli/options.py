@@ -191,11 +191,14 @@ def _several_systems(system: str, further: Sequence[str]) -> str:
 
 def _no_processors(command: str, words: Sequence[str]) -> str:
     """Return a hint to state processors; empty if the second argument is no system."""
-    from calculon.estimate.argument_order import is_system  # only for a message
+    import shlex  # only for a message
+
+    from calculon.estimate.argument_order import is_system
 
     if len(words) < 2 or not is_system(words[1]):
         return ""
-    return f"; {words[1]} is the system, so the processors are missing: {command} {words[0]} 8 {words[1]}"
+    corrected = f"{command} {shlex.join((words[0], '8', words[1]))}"
+    return f"; {words[1]} is the system, so the processors are missing: {corrected}"
 
 
 class Stored(argparse._StoreAction):

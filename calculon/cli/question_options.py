@@ -32,8 +32,13 @@ def add_question_options(parser: Parser) -> None:
     )
 
 
-def set_in_order(arguments: argparse.Namespace) -> None:
-    """Swap processors and machine if they were given in the other order, recognized by the count."""
+def set_in_order(arguments: argparse.Namespace, processors: str = "num_procs") -> None:
+    """Swap processors and machine if they were given in the other order, recognized by the count.
+
+    Args:
+        arguments: Arguments of the command.
+        processors: Name of the argument that states processors.
+    """
     from calculon.advise.runs.fleet_search import ANY
     from calculon.declarations.spellings import is_counts
 
@@ -41,8 +46,10 @@ def set_in_order(arguments: argparse.Namespace) -> None:
     def counts(text: str) -> bool:
         return (text == ANY or is_counts(text)) and not Path(text).exists()
 
-    if counts(arguments.system) and not counts(arguments.num_procs):
-        arguments.num_procs, arguments.system = arguments.system, arguments.num_procs
+    stated = getattr(arguments, processors)
+    if counts(arguments.system) and not counts(stated):
+        setattr(arguments, processors, arguments.system)
+        arguments.system = stated
 
 
 def only_plan(plans: list[str] | None) -> str | None:

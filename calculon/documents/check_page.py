@@ -112,5 +112,5 @@ def _next(found: ServedCheck) -> Iterator[object]:
     yield shlex.join((*words, "--evidence", found.file))
     yield dim(
         "Ranges of similar deployments then include this measurement; predicted values do not change. Kernels and "
-        "networks that are slow in your own measurements belong into a system file: calculon calibrate --help."
+        "networks that are slow in your own measurements belong in a system file: calculon calibrate --help."
     )

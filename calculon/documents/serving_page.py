@@ -564,5 +564,5 @@ def limited_words(w: Workload) -> str:
 def load_words(w: Workload) -> str:
     """Return the request rate, or the number of users."""
     if w.rate is not None:
-        return f"{w.rate:g} requests/s"
+        return f"{w.rate:,g} requests/s"
     return "saturating load" if w.users is None else f"{counted(w.users, 'user')}"

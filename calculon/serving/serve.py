@@ -101,12 +101,18 @@ class Served(Tabular):
         """Limits of the workload."""
         return self.point.limits
 
-    def infeasible(self, before: str) -> Infeasible:
-        """Return the error of a deployment that misses limits; its message starts with `before`."""
+    def infeasible(self, before: str, *, more: bool = True) -> Infeasible:
+        """Return the error of a deployment that misses limits.
+
+        Args:
+            before: Start of the message.
+            more: True to add a hint on the processors that the rate needs.
+        """
         missed = [one.in_words for one in self.limits if not one.met]
+        hint = self._more_processors() if more else ()
         if len(missed) == 1:
-            return Infeasible("limits", f"{before} {missed[0]}", details=self._more_processors())
-        lines = (*(f"- {one}" for one in missed), *self._more_processors())
+            return Infeasible("limits", f"{before} {missed[0]}", details=hint)
+        lines = (*(f"- {one}" for one in missed), *hint)
         return Infeasible("limits", f"{before} {len(missed)} limits:", details=lines)
 
     def _more_processors(self) -> tuple[str, ...]:
@@ -115,10 +121,10 @@ class Served(Tabular):
         loads = [one.found / one.most for one in self.limits if one.of_capacity and one.most > 0]
         if w.rate is None or not (1 < (load := max(loads, default=0)) < math.inf):
             return ()
-        count = self.deployment.num_procs * math.ceil(load)
+        count = float(f"{self.deployment.num_procs * math.ceil(load):.3g}")
         search = f"{self.model.name} any {self.system.name} --rate {w.rate:g}"
         return (
-            f"Hint: this rate needs roughly {count:,} processors: calculon serve-optimal {search}",
+            f"Hint: this rate needs roughly {count:,.0f} processors: calculon serve-optimal {search}",
         )
 
     @property
@@ -548,3 +554,7 @@ def _misplaced_experts(model: Model, deployment: Pool) -> Iterator[Problem]:
     elif copies > model.num_experts:
         wanted = f"at most num_experts={model.num_experts} of {model.name}"
         yield Problem("redundant_experts", wanted, str(copies))
+    if model.mixes and model.inner_width % (parts := deployment.tensor_par // groups):
+        name = "expert_feedforward" if model.expert_feedforward else "feedforward"
+        wanted = f"a divisor of {name}={model.inner_width} of {model.name}"
+        yield Problem("tensor_par / expert_par" if groups > 1 else "tensor_par", wanted, str(parts))

@@ -28,6 +28,16 @@ def test_a_folder_has_everything_and_says_so(run, tmp_path):
     assert code == 0
 
 
+def test_a_repository_is_its_own_checkpoint_and_an_alias_has_another(run, tmp_path):
+    repository = "meta-llama/Llama-3.1-8B-Instruct"
+    code, _, err = run("serve", repository, *ASKED[1:], "--deploy", str(tmp_path / "a"))
+    assert (code, "--checkpoint" in err) == (0, False)
+    assert repository in (tmp_path / "a" / "bench.sh").read_text()
+    code, _, err = run("serve", "llama-3.1-8b", *ASKED[1:], "--deploy", str(tmp_path / "b"))
+    assert code == 0
+    assert "Meta-Llama-3-8B, of llama3-8B; state that of llama-3.1-8b" in err
+
+
 def test_a_search_deploys_its_best(run, tmp_path):
     folder = tmp_path / "best"
     options = ("--fix", "engine=sglang", "--checkpoint", "x/y", "--deploy", str(folder))

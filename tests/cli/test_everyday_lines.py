@@ -101,6 +101,7 @@ HINTS = {
     "serve llama-3.1-8b 2 h100 --emit vllm:run.sh": "calculon export vllm",
     "serve llama-3.1-8b 2 h100 --draft llama-3.2-1b": "--set draft=model:NAME",
     "serve llama-3.1-8b h100": "the processors are missing: calculon serve llama-3.1-8b 8 h100",
+    "serve 'a b' h100": "the processors are missing: calculon serve 'a b' 8 h100",
     "plan llama-3.1-8b 8 h100 --emit run.sh": "Hint: --emit megatron-lm:run.sh",
     "plan llama-3.1-8b 8 h100 --emit run.toml": "expected a launcher before the file",
     "estimate llama-3.1-8b 'fsdp=true dp=8' h100": "Hint: zero=fsdp",

@@ -243,3 +243,10 @@ def test_a_trace_states_the_workload(run, refuses, tmp_path):
     path.write_text(row.format(1, 0))
     refuses(SMALL, [(f"--trace {path}", "line 1, prompt: expected a number of tokens from 1")])
     refuses(SMALL, [(f"--trace {tmp_path / 'none'}", "no such file")])
+
+
+@pytest.mark.parametrize("command", ["serve", "sop"])
+def test_processors_and_machine_in_either_order(output_of, command):
+    load = ("--prompt", "1000", "--output", "200", "--users", "8")
+    swapped = output_of(command, "llama3-8B", "h100", "2", *load)
+    assert swapped == output_of(command, "llama3-8B", "2", "h100", *load)

@@ -7,6 +7,7 @@ from calculon.cli.changes import parsed
 from calculon.cli.deploy_folder import add_deploy, check_deploy, report_deploy, write_deploy
 from calculon.cli.field_options import processors_in_place
 from calculon.cli.options import Log, Parser, add_answer, answer_format, check_answer, whole_page
+from calculon.cli.question_options import set_in_order
 from calculon.cli.serving_options import (
     KINDS,
     add_deployment,
@@ -97,6 +98,7 @@ def _use_trace(arguments: argparse.Namespace) -> None:
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
     """Estimate the deployment, then print the page or write the file; exit code 1 if a limit is missed."""
+    set_in_order(arguments, "deployment")
     if arguments.evidence is None:
         return _answer(arguments, log)
     from calculon.estimate.user_evidence import using_evidence

@@ -16,6 +16,7 @@ from calculon.cli.options import (
     check_outputs,
     positive,
 )
+from calculon.cli.question_options import set_in_order
 from calculon.cli.search_options import AppendCondition, front_names
 from calculon.cli.serving_options import FRONTIER_KINDS as KINDS
 from calculon.cli.serving_options import (
@@ -127,6 +128,7 @@ def _add_choices(parser: Parser) -> None:
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
     """Search, print the winners, and write them; exit code 1 if there are none."""
+    set_in_order(arguments)
     assume_workload(arguments)
     file = _file(arguments)
     check_deploy(arguments)

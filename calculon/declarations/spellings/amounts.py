@@ -175,8 +175,16 @@ def global_batch(text: str, seq_size: int, name: str = "batch") -> GlobalBatch:
     return GlobalBatch(_whole(sequences, text, name, wanted, LARGEST_INTEGER), seq_size)
 
 
-def duration(text: str, name: str = "time", *, zero: bool = False) -> float:
+def duration(
+    text: str,
+    name: str = "time",
+    *,
+    zero: bool = False,
+    examples: str = "60d, 12h or 90min",
+) -> float:
     """Return the seconds of a time: ``60d``, ``12h``, ``90 min``, ``1d 12h``; zero only if `zero` is set.
+
+    Error messages show the `examples`.
 
     Raises:
         SpecError: For anything else; ``m`` may be minutes or months.
@@ -185,7 +193,7 @@ def duration(text: str, name: str = "time", *, zero: bool = False) -> float:
         >>> duration("60d"), duration("1d12h"), duration("90 min")
         (5184000.0, 129600.0, 5400.0)
     """
-    wanted = "a time such as 60d, 12h or 90min"
+    wanted = f"a time such as {examples}"
     parts = re.findall(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)", text[:_LONGEST])
     rest = re.sub(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)|[\s,]|and", "", text)
     if not parts or rest or any(unit.lower() not in _SECONDS for _, unit in parts):

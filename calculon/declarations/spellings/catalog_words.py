@@ -178,6 +178,25 @@ def _of_model(kind: str, text: str, known: Mapping[str, Path]) -> Meaning:
     return Meaning((), _shortest(near, known))
 
 
+def same_model(text: str, other: str) -> bool:
+    """Return True if two names differ only in spelling, organization or last words.
+
+    >>> same_model("qwen3-235b", "Qwen/Qwen3-235B-A22B"), same_model("llama-3.1-70b", "llama3-70B")
+    (True, False)
+    """
+    first, second = (_keys(_without_organization(one)) for one in (text, other))
+    return any(a.startswith(b) or b.startswith(a) for a in first for b in second)
+
+
+def is_repository(text: str) -> bool:
+    """Return True for the name of a repository of a known organization.
+
+    >>> is_repository("meta-llama/Llama-3.1-70B-Instruct"), is_repository("models/llama3-70B.json")
+    (True, False)
+    """
+    return _without_organization(text) != text
+
+
 def _alike(text: str, other: str) -> bool:
     """Return True if two names start with similar words, which tell ``mamba`` from ``llama``.
 

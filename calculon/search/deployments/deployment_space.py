@@ -286,7 +286,7 @@ class DeploymentSpace:
 
     @cached_property
     def _engines(self) -> Array:
-        """Valid splits of a replica: heads and blocks divide over ranks, and experts over whole groups."""
+        """Valid splits of a replica: heads and the width of experts divide over ranks, and experts over groups."""
         model, networks = self.model, self.system.networks
         node = networks[0].size
         usual_ranks = [*range(1, node + 1), *self._nodes]
@@ -301,6 +301,8 @@ class DeploymentSpace:
         fits = (tensor % parts == 0) & (tensor % experts == 0) & (stages <= model.num_blocks)
         fits &= model.attn_heads % np.maximum(tensor // parts, 1) == 0
         fits &= ((every + copies) % experts == 0) & (copies <= np.where(experts > 1, every, 0))
+        # the ranks of a group split the width of each of its experts
+        fits &= not model.mixes or model.inner_width % np.maximum(tensor // experts, 1) == 0
         fits &= (parts == 1) | model.mixes
         fits &= copies_of_heads(model, np.maximum(tensor // parts, 1)) % shared == 0
         fits &= tensor * stages <= max(network.size for network in networks)

@@ -67,7 +67,7 @@ def fewest(space: DeploymentSpace, top: int = 1) -> Fleet:
         hint = "a saturating load has no smallest count: state one, such as 8"
         wanted = "a load for the fewest processors: --rate or --users"
         raise SpecError("num_procs", Problem("", wanted, "neither", hint))
-    reach = NODES * space.system.networks[0].size
+    reach = largest_replica(space)
     alone = replace(space, counts=(reach,), kinds=("alone",))
     least = MOST + 1
     for group in alone.groups:
@@ -76,6 +76,11 @@ def fewest(space: DeploymentSpace, top: int = 1) -> Fleet:
         raise _why(replace(space, counts=(reach,)))
     found = searched(replace(space, counts=(least,)), top=top)
     return Fleet(found, _missed(space, found.deployments[0]))
+
+
+def largest_replica(space: DeploymentSpace) -> int:
+    """Return the processors of the largest replica that a search for the fewest processors tries."""
+    return NODES * space.system.networks[0].size
 
 
 def check_fewest(others: Mapping[str, Any]) -> None:
@@ -106,7 +111,14 @@ def _missed(space: DeploymentSpace, best: Deployment) -> str:
 def _why(space: DeploymentSpace) -> Infeasible:
     """Return the error of a load whose limits no number of replicas meets."""
     found = searched(space)
-    return found.why if not len(found) else Infeasible("limits", f"more than {MOST:,} processors")
+    if len(found):
+        return Infeasible("limits", f"more than {MOST:,} processors")
+    nearest = found.best_or_nearest
+    before = (
+        f"no number of processors up to {MOST:,} meets the limits; the nearest of "
+        f"{nearest.deployment.num_procs:,} processors, {nearest.deployment.in_words}, misses"
+    )
+    return nearest.infeasible(before, more=False)
 
 
 def _fewest_of(space: DeploymentSpace, group: Group, least: int) -> int:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from calculon.base.errors import Problem, SpecError
 from calculon.base.frozen import dataclass
-from calculon.campaign.goals import Interval, Length, TimeSpan
+from calculon.campaign.goals import Latency, Length, TimeSpan
 from calculon.declarations.fields import declare, spec_fields
 from calculon.serving.records.output_lengths import length_quantile
 
@@ -97,13 +97,13 @@ class Workload:
         at_least=1,
         default=1,
     )
-    ttft_limit: Interval | None = declare(
+    ttft_limit: Latency | None = declare(
         "longest time to the first token",
         unit="s",
         control="TTFT limit",
         default=None,
     )
-    tpot_limit: Interval | None = declare(
+    tpot_limit: Latency | None = declare(
         "longest time per token after the first",
         unit="s",
         control="TPOT limit",

@@ -41,3 +41,10 @@ def test_fields_of_several_values_are_those_that_tell_deployments_apart():
         {"price": [2, 3], "admission": "mean"}, {"kv_dtype": "float8", "tensor_par": 16}
     ).asked
     assert found == {"price": (2, 3), "kv_dtype": ("bfloat16", "float8")}
+
+
+def test_ranks_divide_the_width_of_experts():
+    """Experts of Qwen3 235B have a width of 1,536, which 3 and 6 ranks divide, 5 and 7 ranks do not."""
+    groups = space({"pipeline_par": 1}, model="qwen3-235B-a22B", counts=(3, 5, 6, 7)).groups
+    ranks = {(int(t), int(e)) for one in groups for t, e in one.splits[[1, 4]].T}
+    assert {t // e for t, e in ranks} == {1, 2, 3, 6}

@@ -1,10 +1,13 @@
 """The fewest processors are those of the smallest deployment of all that meets the limits."""
 
+from dataclasses import replace
+
 import pytest
 
 import calculon
+from calculon.advise.serving_fixes import fixes_of_search
 from calculon.base.errors import Infeasible, SpecError
-from calculon.search.deployments.fewest_processors import fewest
+from calculon.search.deployments.fewest_processors import fewest, largest_replica
 from calculon.search.deployments.serving_search import make_space, searched
 from tests.search.deployments.test_serving_search import LENGTHS, MIXTURE
 from tests.serving.given import H100, SMALL
@@ -55,6 +58,22 @@ def test_a_higher_rate_never_needs_fewer():
 def test_a_limit_that_no_number_of_replicas_meets_is_named():
     with pytest.raises(Infeasible, match="misses TPOT"):
         fewest(make_space(SMALL, "any", H100, LENGTHS, {"rate": 5, "tpot_limit": 1e-6}, fix=FIX))
+
+
+def test_no_count_is_suggested_if_all_miss_a_limit():
+    with pytest.raises(Infeasible, match="no number of processors") as found:
+        fewest(make_space(SMALL, "any", H100, LENGTHS, {"rate": 1e5, "tpot_limit": 1e-6}, fix=FIX))
+    assert "Hint" not in str(found.value)
+
+
+def test_larger_replicas_are_suggested_if_none_fits():
+    """A model of 4.2 T parameters needs more than the 8 nodes of the largest replica that is tried."""
+    large = replace(SMALL, hidden=102_400, feedforward=215_040, num_blocks=64)
+    space = make_space(large, "any", H100, LENGTHS, {"rate": 5}, fix={"token_budget": 512})
+    with pytest.raises(Infeasible, match="fits in memory"):
+        fewest(space)
+    counts = [one for one in fixes_of_search(space) if one.startswith("on ")]
+    assert counts == [f"on {2 * largest_replica(space)} processors"]
 
 
 @pytest.mark.parametrize(

@@ -261,6 +261,13 @@ def test_splits_that_do_not_go_say_why():
         ("mixtral-8x7B", {"redundant_experts": 8}, "redundant_experts", "0"),
         ("mixtral-8x7B", COPIES | {"redundant_experts": 4}, "expert_par", "_experts = 12"),
         ("mixtral-8x7B", COPIES, "redundant_experts", "at most num_experts=8"),
+        ("qwen3-235B-a22B", UNEVEN, "tensor_par", "expert_feedforward=1536"),
+        (
+            "qwen3-235B-a22B",
+            UNEVEN | {"tensor_par": 40, "num_procs": 40, "attn_data_par": 40, "expert_par": 8},
+            "tensor_par / expert_par",
+            "expert_feedforward=1536",
+        ),
         ("llama3-8B", {"context_par": 2}, "context_par", "a divisor of 1"),
         ("llama3-8B", {"context_par": 3}, "context_par", f"a divisor of {shared} = 8"),
         ("deepseek-v3", {"context_par": 4, "attn_data_par": 4}, "context_par", f"{shared} = 2"),
@@ -272,6 +279,7 @@ def test_splits_that_do_not_go_say_why():
 
 
 COPIES = {"expert_par": 8, "redundant_experts": 16}
+UNEVEN = {"num_procs": 5, "tensor_par": 5, "attn_data_par": 5}
 
 
 def test_models_without_experts_have_no_groups_of_attention():

@@ -111,3 +111,9 @@ def test_turns_of_the_catalog_are_those_of_their_sources():
     assert agent.message == pytest.approx(5283, rel=0.01)
     assert agent.prompt == 116_623 + 5_283
     assert document.hit == pytest.approx(0.5, abs=0.02)
+
+
+def test_examples_of_latency_limits_are_latencies():
+    for wrong in ("soon", 0):
+        with pytest.raises(SpecError, match="such as 1s or 50ms"):
+            read_workload({"prompt": 2000, "output": 500, "tpot_limit": wrong})
