@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import Any
 
 from calculon.base.units import GIB, Unit, chance, duration, gib, scaled, significant
@@ -53,8 +54,10 @@ def comparison_page(
 
 
 def _inputs(comparison: Compared) -> Iterator[Section]:
+    word_of = {"stage_blocks": _blocks_word}
     if rows := [
-        {"field": name} | dict(zip(comparison.letters, map(_input_word, values), strict=True))
+        {"field": name}
+        | dict(zip(comparison.letters, map(word_of.get(name, _input_word), values), strict=True))
         for name, values in comparison.inputs
     ]:
         table = Table((Column("field"), *_value_columns(comparison)), rows, _MORE)
@@ -188,6 +191,18 @@ def _value_columns(comparison: Compared) -> list[Column]:
 def _input_word(value: Any) -> str:
     """Write an input: switches as in files, a dash if unknown."""
     return "-" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _blocks_word(value: Any) -> str:
+    """Write the blocks of stages with equal neighbors as one: ``3, 29 x 2, 0m, 0``.
+
+    Layouts of many chunks would otherwise be wider than the page, which then hides the other results.
+    """
+    text = _input_word(value)
+    if "-" not in text.strip("-"):
+        return text
+    runs = ((blocks, len(list(several))) for blocks, several in groupby(text.split("-")))
+    return ", ".join(f"{n} x {blocks}" if n > 1 else blocks for blocks, n in runs)
 
 
 def _headline(comparison: Comparison, name: str) -> str:

@@ -187,6 +187,7 @@ class _WhyPage:
         """Return a table of changes with their memory and time, each followed by its consequences."""
         rows: list[tuple[Cell, ...]] = []
         known = any(one.fits is not None for one in several)
+        reasons = {one.that.text: one.words for one in self.found.preset.practice}
         for one in several:
             changes = "\n".join(self._change(one, name) for name in one.changes)
             memory, time = self.digits.gib(one.memory[0]), self.digits.duration(one.total_time)
@@ -195,7 +196,7 @@ class _WhyPage:
             rows.append((changes, memory, *[fits] * known, time, longer))
             follows = self._following(one)
             notes = [f"with {follows}"] if follows else []
-            notes += [f"unusual: {text}" for text in one.unusual]
+            notes += [f"unusual: {reasons.get(text, text)}" for text in one.unusual]
             if one.asks_for_another:
                 notes.append(_ANOTHER[one.asks_for_another])
             if notes:

@@ -6,7 +6,7 @@ from typing import Any
 from calculon.declarations.execution import Execution
 from calculon.declarations.model import Model
 from calculon.declarations.named_values import PUBLISHED
-from calculon.declarations.presets import find_preset
+from calculon.declarations.presets import find_preset, refused
 from calculon.editions import find_edition
 from calculon.estimate.evaluate import evaluate_one
 from calculon.hardware.system import System
@@ -30,8 +30,9 @@ def graph_step(
 ) -> dict[str, Any] | None:
     """Return launch mode and seconds per step in CUDA graphs, and whether the preset supports them.
 
-    None if graphs save less than :data:`MIN_GAIN` of the seconds per step of the execution. They save no more than
-    what blocks wait for the host and the optimizer step, so that most executions are not evaluated again.
+    None if graphs save less than :data:`MIN_GAIN` of the seconds per step of the execution, or if the framework
+    refuses them for its other fields, such as full recomputation. They save no more than what blocks wait for the
+    host and the optimizer step, so that most executions are not evaluated again.
 
     Args:
         stats: Statistics of the execution.
@@ -44,10 +45,14 @@ def graph_step(
     most = stats["host_wait_time"] + stats["optim_step_time"]
     if most < MIN_GAIN * total_time and not (model.mixes and mode == "graph"):
         return None
-    plan = Plan.from_records([all_fields(execution) | {"launch_mode": mode}])
+    fields = {**all_fields(execution), "launch_mode": mode}
+    preset = find_preset(execution.preset)
+    if any(refused(preset, lambda name: fields.get(name, getattr(model, name, None)))):
+        return None
+    plan = Plan.from_records([fields])
     edition = find_edition(execution.edition)
     time = float(evaluate_one(model, system, plan, edition).times.total_time.item())
     if time > (1 - MIN_GAIN) * total_time:
         return None
-    supported = find_preset(execution.preset).problem("launch_mode", mode) is None
+    supported = preset.problem("launch_mode", mode) is None
     return {"launch_mode": mode, "total_time": time, "supported": supported}

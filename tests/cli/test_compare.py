@@ -215,3 +215,13 @@ def test_statistics_that_differ_most_are_listed_unless_all_are_asked_for(run, st
         return abs(b - a) / max(abs(a), abs(b))
 
     assert min(map(difference, listed)) >= max(map(difference, names - listed))
+
+
+def test_layouts_of_many_chunks_hide_no_other_result(run, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    layout = "tp=8 pp=16 dp=1 batch=64 vpp=2 stage_blocks=Et*2|(t*3|)*29t*3|t*4L"
+    balanced = "tp=8 pp=16 dp=1 batch=64 vpp=3"
+    page = run("compare", "gpt3-175b", layout, balanced, "a100_80g_sxm").out
+    differing = page.split("Inputs that differ")[1].split("\n\n")[0]
+    assert re.search(r"stage_blocks +2, 30 x 3, 4\b", differing)
+    assert re.search(r"pipeline_interleaving +2 +3$", differing, re.MULTILINE)

@@ -127,6 +127,7 @@ def test_a_wrong_call_is_explained(refuses, tmp_path):
         (f"{MODEL} {EXECUTION} {SYSTEM} - -p -", "--peers: expected a file name, found '-'"),
         (f"{MODEL} {SYSTEM} {EXECUTION} -", f"{EXECUTION}: expected a system file"),
         (f"{MODEL} {SYSTEM} {EXECUTION} -", "found an execution of the catalog"),
+        ((MODEL, "", SYSTEM, "-"), "error: execution: expected a catalog name"),
         (f"megatron-2T {EXECUTION} {SYSTEM} -", "did you mean 'megatron-1T'?"),
         (f"- - {SYSTEM} -", "expected one input from standard input, found 2 times '-'"),
         (f"{MODEL} {EXECUTION} {SYSTEM} - --edition corected", "did you mean 'corrected'?"),

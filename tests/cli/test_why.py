@@ -25,6 +25,11 @@ def test_what_cannot_be_read_at_all_is_bad_input(refuses, tmp_path):
     refuses(("why", "llama3-8B"), [("mine.json h100_80g_sxm", message)])
 
 
+def test_unusual_proposals_are_explained_in_words(run):
+    page = run("explain", "mixtral-8x7b", "tp=1 dp=64 ep=8 batch=512", "h100").out
+    assert "unusual: Context parallelism is for long sequences" in " ".join(page.split())
+
+
 def test_proposals_of_a_file_are_executions_that_run(run, tmp_path):
     code, out, _ = run("why", *RUNS, "--set", "activation_recompute=none", "-o", "-")
     assert code == 1

@@ -372,6 +372,18 @@ JSON = """\
   "bf16": {"enabled": true}
 }
 """
+PRIMUS = """\
+modules:
+  pre_trainer:
+    framework: megatron
+    overrides:
+      micro_batch_size: 1
+      global_batch_size: 64
+      num_layers: 32
+      recompute_granularity: full
+      recompute_method: uniform
+      recompute_num_layers: 1
+"""
 PYTHON = """\
 MICRO = 1  # sequences
 
@@ -420,6 +432,16 @@ def pretrain_config():
             "run.json",
             {"fsdp_prefetch": 0},
             [('"stage": 3,', '"stage": 3,\n    "stage3_prefetch_bucket_size": 0,')],
+        ),
+        (
+            PRIMUS,
+            "run.yaml",
+            {"activation_recompute": "none", "recompute_modules": "norm"},
+            [
+                ("granularity: full", "granularity: selective"),
+                ("      recompute_method: uniform\n", ""),
+                ("recompute_num_layers: 1", "recompute_modules: layernorm"),
+            ],
         ),
         (PYTHON, "run.py", {"microbatch_size": 2}, [("MICRO = 1", "MICRO = 2")]),
         (

@@ -312,6 +312,8 @@ def _some_blocks(reading: Reading) -> Fields:
         reading.not_modelled(
             _COUNT, "checkpoints of groups of blocks: one checkpoint per block is modeled"
         )
+    if method == "block" and count == 0:  # how the examples of Primus switch recomputation off
+        return {"activation_recompute": "none"}
     if method != "block" or not count:
         return {}
     blocks = reading.count("--num-layers", "--encoder-num-layers")

@@ -10,9 +10,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from calculon.base.errors import Problem
 from calculon.launch.dialect import Dialect, Fields, Parsed, Reading, Setting
 from calculon.launch.megatron.megatron_bridge import model_of
 from calculon.launch.megatron.megatron_lm import MEGATRON_LM, ROWS
+from calculon.launch.megatron.megatron_requirements import broken
 from calculon.launch.megatron.megatron_words import NO_EFFECT, NOT_MODELLED
 from calculon.launch.renaming import Alias, Name, as_switch, opposite, renamed, when
 from calculon.launch.rows import row
@@ -100,6 +102,9 @@ _TURBO = {
     "moe_use_legacy_grouped_gemm no_fp8_weight_transpose_cache te_precision_config_file mxfp4_*",
 }
 
+_RECOMPUTE = "recompute_"
+_OF_RECOMPUTATION = {"--recompute-granularity", "--recompute-method", "--recompute-num-layers"}
+
 _USUAL = "usual."
 """Prefix of switches that no row reads and that are off, as by default."""
 
@@ -120,7 +125,9 @@ def _arguments(flags: str) -> str:
 
 _REFERENCE = re.compile(r"\$\{(\w+):([^}]*)\}")
 _STARTED = re.compile(r"^#.*\bNNODES=(\d+) GPUS_PER_NODE=(\d+)", re.MULTILINE)
-_OUTERMOST = re.compile(r"^(exp_name|modules)[ \t]*:", re.MULTILINE)
+_OUTERMOST = re.compile(r"^modules[ \t]*:", re.MULTILINE)
+_TRAINER = re.compile(rf"^[ \t]+{OVERRIDES[1]}[ \t]*:", re.MULTILINE)
+_MEGATRON = re.compile(r"^[ \t]+framework:[ \t]*megatron\b", re.MULTILINE)
 
 
 def parse(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
@@ -176,12 +183,25 @@ def render(settings: Mapping[str, Any], num_procs: int, head: Sequence[str]) -> 
     return "\n".join((*lines, "", body))
 
 
+def refused(text: str, num_procs: int) -> list[Problem]:
+    """Return the requirements on recomputation that a configuration violates.
+
+    Other requirements depend on switches and environment variables that Primus sets itself.
+    """
+    settings = parse(text, "configuration", {}).settings
+    stated = {name: one.value for name, one in settings.items() if name.startswith(_RECOMPUTE)}
+    return [
+        Problem("", f"a combination that Primus accepts: {one.rule}", found)
+        for one, found in broken(stated, num_procs)
+        if one.flags <= _OF_RECOMPUTATION
+    ]
+
+
 def recognizes(text: str, file: str) -> bool:
     """Return true for a configuration of Primus that trains with Megatron-LM."""
     if file.endswith((".sh", ".py", ".toml", ".json")):
         return False
-    outermost = {found[1] for found in _OUTERMOST.finditer(text)}
-    return outermost == {"exp_name", "modules"} and "framework: megatron" in text
+    return all(one.search(text) for one in (_OUTERMOST, _TRAINER, _MEGATRON))
 
 
 PRIMUS = Dialect(
@@ -201,6 +221,7 @@ PRIMUS = Dialect(
     parse=parse,
     render=render,
     recognizes=recognizes,
+    refused=refused,
     suffix=".yaml",
     presets=MEGATRON_LM.presets,
     language=lambda text, file: "yaml",

@@ -224,6 +224,8 @@ def test_some_blocks_of_each_chunk_recompute():
     assert (found["recompute_every"], found["recompute_blocks"]) == (32 // 4, 3)
     whole = _fields(pipeline + flags.format(8))
     assert (whole["recompute_every"], whole["recompute_blocks"]) == (1, 0)
+    assert whole["activation_recompute"] == "full"
+    assert _fields(pipeline + flags.format(0))["activation_recompute"] == "none"
     one = {"activation_recompute": "full", "recompute_every": 8, "recompute_blocks": 0}
     settings, _ = nearest_settings(MEGATRON_LM, _whole(**one))
     assert settings["--recompute-num-layers"] == 1
