@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 import calculon
 from calculon import inputs
+from calculon.architecture.segments import kinds_by_block
 from calculon.declarations import catalog
 from calculon.declarations.paths import joined
 from calculon.estimate.evaluate import Evaluation
@@ -336,6 +337,27 @@ def excess(low: Table, high: Table, *names: str, slack: float = SLACK) -> Array:
     """Return by how much statistics of ``low`` exceed those of ``high``; infinite where only one of both runs."""
     over = np.fmax.reduce([above(low.found[name], high.found[name], slack) for name in names])
     return np.where(low.found.feasible == high.found.feasible, over, np.inf)
+
+
+def excess_time(low: Table, high: Table, *, more_gradients: bool = False) -> Array:
+    """Return by how much total times of ``low`` exceed those of ``high``, in which passes take longer.
+
+    Longer passes may expose less of the gradients, by more than what they take longer. If stages have different kinds
+    of block, gradients of a stage hide behind its own passes, which may be other ones than those that pace the batch.
+    If ``high`` has ``more_gradients``, they may fill one more of the buckets of stated size, all of which hide but the
+    last, and leave less for that. Of such executions it is what exposed gradients do not account for, if that is less.
+    """
+    over = excess(low, high, "total_time")
+    passes = [t.found["total_time"] - t.found["dp_comm_exposed_time"] for t in (low, high)]
+    kinds = bool(kinds_by_block(inputs.model(low.model)))
+    exposed_less = np.array(
+        [
+            row["data_par_overlap"] and (kinds or (more_gradients and row.get("ddp_bucket_mib", 0)))
+            for row in low.rows
+        ],
+        bool,
+    )
+    return np.where(exposed_less & np.isfinite(over), np.minimum(over, above(*passes)), over)
 
 
 def difference(

@@ -11,7 +11,7 @@ import calculon
 from calculon.hardware.kernels.kernel import Launch
 from tests.draws import draws
 from tests.helpers import document
-from tests.properties.table import above, corrected, difference, excess, holds
+from tests.properties.table import above, corrected, difference, excess, excess_time, holds
 from tests.strategies import CORRECTED
 
 TILES = [[256, 128, 1.0], [128, 128, 0.96], [64, 64, 0.7]]
@@ -53,12 +53,13 @@ def test_worse_kernels_are_never_faster():
     def faster(fusion, worse, table):
         base = table.change(fusion=fusion).on(_tiled)
         changed = base.on(partial(_tiled, **worse))
-        slow, slower = (
-            base.on(partial(_extend, launch={"kernel": kernel, "step": 1e-3})).found["total_time"]
-            for kernel in (1e-6, 1e-3)
+        step, slow, slower = (
+            base.on(partial(_extend, launch={"kernel": kernel, "step": 1e-3}))
+            for kernel in (0, 1e-6, 1e-3)
         )
-        over = [above(base.found["total_time"] + 1e-3, slow), above(slow, slower)]
-        return np.fmax.reduce([*over, excess(base, changed, "total_time")])
+        longer = base.found["total_time"] + 1e-3
+        over = [above(longer, step.found["total_time"]), excess_time(step, slow)]
+        return np.fmax.reduce([*over, excess_time(slow, slower), excess_time(base, changed)])
 
     for number, table in enumerate(corrected()[: draws(4)]):
         law = partial(faster, FUSIONS[number % 4], WORSE[number % 4])
