@@ -47,7 +47,9 @@ if TYPE_CHECKING:
     from calculon.search.sweep.sweep_driver import sweep
     from calculon.search.sweep.sweep_result import Sweep
     from calculon.serving.by_batch import ByBatch, by_batch
+    from calculon.serving.replay.replayed import Replay
     from calculon.serving.serve import Served
+    from calculon.validate.served_check import ServedCheck, check_benchmark
 
 __all__ = [
     "Answer",
@@ -66,9 +68,11 @@ __all__ = [
     "Model",
     "Packing",
     "Plan",
+    "Replay",
     "SearchResult",
     "Sensitivity",
     "Served",
+    "ServedCheck",
     "ServedComparison",
     "SpecError",
     "Sweep",
@@ -81,6 +85,7 @@ __all__ = [
     "by_batch",
     "campaign",
     "catalog",
+    "check_benchmark",
     "compare",
     "estimate",
     "evaluate",
@@ -131,7 +136,9 @@ _MODULES = {
     "advise.sensitivity": ("sensitivity",),
     "advise.why": ("Why", "why"),
     "serving.by_batch": ("ByBatch", "by_batch"),
+    "serving.replay.replayed": ("Replay",),
     "serving.serve": ("Served",),
+    "validate.served_check": ("ServedCheck", "check_benchmark"),
     "search.deployments.best_deployment": ("search_deployments", "serve"),
     "search.deployments.deployment_search": ("DeploymentSearch",),
     "search.driver": ("SearchResult", "executions", "search"),

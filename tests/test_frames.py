@@ -1,6 +1,9 @@
 """Every result has a data frame with documented, stable columns, and an MFU if it predicts a step."""
 
+import json
 import re
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -37,6 +40,14 @@ def deployments():
     return calculon.search_deployments(*SERVED, **LOAD, top=2)
 
 
+@cache
+def predicted():
+    """Write a prediction to a file, and return its name."""
+    file = Path(tempfile.mkdtemp()) / "prediction.json"
+    file.write_text(json.dumps(served().to_dict()))
+    return str(file)
+
+
 RESULTS = {
     "estimate": results.estimate_of,
     "estimate of the published edition": lambda: calculon.estimate(
@@ -65,6 +76,10 @@ RESULTS = {
     "serve": served,
     "deployments": deployments,
     "batches": lambda: calculon.by_batch(served()),
+    "replay": lambda: calculon.serve(*SERVED, **LOAD, users=4).replay(requests=8),
+    "benchmark": lambda: calculon.check_benchmark(
+        str(ROOT / "examples/measurements/llama3-8B_h100x2_served.json"), predicted()
+    ),
     "comparison": lambda: calculon.compare(results.estimate_of(results.ONE), results.estimate_of()),
     "deployments side by side": lambda: calculon.compare(served(), deployments()[1]),
 }

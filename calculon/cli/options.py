@@ -568,8 +568,7 @@ def add_specs(parser: Parser, model: str, metavar: str) -> None:
 @contextlib.contextmanager
 def naming(execution: str, **others: str) -> Iterator[None]:
     """Replace the kind of spec in errors by its file or argument, for errors that concern several fields."""
-    name = "<stdin>" if execution == STDIN else execution or "execution"
-    names = {"execution": name, **others}
+    names = {"execution": "<stdin>" if execution == STDIN else execution or "execution"} | others
     try:
         yield
     except SpecError as error:

@@ -29,7 +29,7 @@ class DaysByUse:
     waiting: Days = stat("waiting for node repairs when no spare is left")
     repeated: Days = stat("steps repeated because of loss spikes and silent data corruption")
     slowed: Days = stat("slowdown of steps by slow nodes and variation between ranks")
-    other: Days = stat("time beyond steps, failures and checkpoints, by overhead_factor")
+    other: Days = stat("time beyond steps, failures and checkpoints, from the stated overhead")
 
 
 @record

@@ -126,8 +126,8 @@ class _ServingPage:
         parts = (
             self._answer(),
             *([] if served.replay is None else [replay_section(served.replay, duration_of, rate)]),
-            *self._settings(),
             *((alternatives,) if alternatives is not None else ()),
+            *self._settings(),
             self._causes(),
             SideBySide(((self._memory(),), load), SIDE_BY_SIDE),
             SideBySide(((self._pass("decode"),), (self._pass("prefill"),)), SIDE_BY_SIDE),

@@ -89,7 +89,7 @@ def test_all_kinds_at_once(refuses):
     ("words", "found"),
     [
         ("models LLAMA3. phi-2", {"llama3.1-405B", "llama3.2-1B", "llama3.2-3B", "phi-2"}),
-        ("nvl72", {"gb200_nvl72", "gb300_nvl72"}),
+        ("nvl72", {"gb200_nvl72", "gb300_nvl72", "vr200_nvl72"}),
         ("models mlp-", {"mlp-2x1024", "mlp-4x1024"}),
         ("systems _sxm --family hopper --where memory>100", {"h200_141g_sxm"}),
         ("models --family qwen --where parameters<1e9", {"qwen2.5-0.5B", "qwen3-0.6B"}),

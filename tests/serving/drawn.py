@@ -103,10 +103,11 @@ def constants(draw: st.DrawFn) -> Document:
 @st.composite
 def deployments(draw: st.DrawFn, model: Document, **fixed: Any) -> Document:
     """Deployments of a model; some fields may be given."""
-    ranks = [t for t in divisors(model["attn_heads"]) if t <= MAX_RANKS]
+    experts = model.get("num_experts", 1)
+    width = (model.get("expert_feedforward") or model["feedforward"]) if experts > 1 else 0
+    ranks = [t for t in divisors(model["attn_heads"]) if t <= MAX_RANKS and width % t == 0]
     split = draw(st.sampled_from(ranks))
     stages = draw(st.integers(1, min(3, model["num_blocks"])))
-    experts = model.get("num_experts", 1)
     groups = divisors(math.gcd(split, experts))
     apart = draw(st.sampled_from(groups)) if experts > 1 else 1
     copies = experts if apart > 1 and draw(st.booleans()) else 0

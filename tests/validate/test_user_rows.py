@@ -137,7 +137,7 @@ def test_columns_of_the_help_are_known_and_suffice(compare):
 @pytest.mark.parametrize(
     ("change", "field", "words"),
     [
-        ({"model": "llama-3.1-9b"}, "line 2, model", "did you mean 'llama3-8B'"),
+        ({"model": "llama-3.1-9b"}, "line 2, model", "did you mean llama3-8B"),
         ({"system": ""}, "line 2, system", "a blank cell"),
         ({"tp": "x"}, "line 2, tp", "a whole number of at least 1, found 'x'"),
         ({"gbs": ""}, "line 2, gbs", "nothing"),

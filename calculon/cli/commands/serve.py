@@ -30,19 +30,18 @@ def configure(parser: Parser) -> None:
         "limit is missed.",
         "calculon serve llama-3.1-70b 8 h100 --prompt 2000 --output 500 --tpot 0.05\n"
         "calculon serve llama3-70B llama3.1-70B_h100x8_fp8 h100_80g_sxm --workload chat --users 64\n"
-        "calculon serve llama3-8B 1 a100_80g_sxm --prompt 1k --output 200 --rate 4 --set max_batch=64\n"
         "calculon serve llama3-8B tp=1 h100 --prompt 1k --output 200 --users 64 --replay\n"
         "calculon serve gpt-oss-120b 1 h100 --prompt 1k --output 1k --set experts_dtype=mxfp4 -o served.json\n"
         "calculon serve llama-3.1-70b 8 h100 --prompt 2k --output 500 --users 64 --deploy llama "
         "--checkpoint meta-llama/Llama-3.1-70B-Instruct",
         "A processor count means its best deployment, as found by calculon serve-optimal, and any the fewest "
-        "processors for a --rate or --users; --set restricts the search.",
+        "processors for a --rate or --users; --set restricts the search. --replay and --trace also replay the "
+        "scheduler, pass by pass.",
     )
     add_deployment(parser)
     parser.switch(
         "--replay",
-        "also replay the scheduler, pass by pass: percentiles of latencies, goodput, and the highest rate within the "
-        "limits; --requests states the number of requests",
+        "also replay the scheduler, pass by pass: percentiles, goodput, and the highest rate within the limits",
     )
     parser.option(
         "--trace FILE",
@@ -52,9 +51,7 @@ def configure(parser: Parser) -> None:
         "lengths are used",
     )
     parser.option("--seed N", "seed of random arrivals and lengths in a replay (0)", type=int)
-    parser.switch(
-        "-v, --verbose", "print everything: limiting factors, memory, passes, improvements"
-    )
+    parser.switch("-v, --verbose", "print everything: limits, memory, passes, gains")
     add_deploy(parser)
     parser.option(
         "--evidence FILE",
@@ -74,7 +71,7 @@ def configure(parser: Parser) -> None:
             "--ttft",
             "--tpot",
         ),
-        *("--replay", "--trace", "--set", "--verbose", "--deploy", "--format", "-o"),
+        *("--set", "--verbose", "--deploy", "-o"),
     )
 
 
@@ -140,7 +137,8 @@ def _alternatives(arguments: argparse.Namespace, found: "Served") -> "Section | 
     from calculon.search.deployments.deployment_vocabulary import ANY
 
     asked = arguments.deployment
-    searched = asked == ANY or processors_in_place(asked) is not None
+    counted = asked.removeprefix("procs=")  # the only word that leaves the split open
+    searched = asked == ANY or processors_in_place(counted) is not None
     if not (found.tried and searched) or parsed(arguments.changes, KINDS)["deployment"]:
         return None
     if answer_format(arguments) == "json":

@@ -36,6 +36,20 @@ if TYPE_CHECKING:
 
 FORMATS = ("text", "csv", "json")
 SUFFIXES = (".json", ".csv", ".parquet")
+EXAMPLES = (
+    "calculon serve-optimal llama-3.1-70b 8 h100 --prompt 2k --output 256 --tpot 30ms\n"
+    "calculon sop llama-3.1-70b any h100 --rate 40\n"
+    "calculon sop llama-3.1-70b 8:64:x2 h100 best.json --prompt 2k --output 256 --rate 40 --ttft 1 "
+    "--tpot 40ms --objective usd_per_mtoken:min\n"
+    "calculon sop llama-3.1-70b 8 h100 - --prompt 2k --output 256 --tpot 30ms --add weights_dtype=float8 "
+    "--add kv_dtype=float8 -t 5\n"
+    "calculon sop llama-3.1-70b 8:64:x2 h100 - --prompt 2k --output 256 --pareto "
+    "output_rate_per_proc,interactivity -o frontier.csv\n"
+    "calculon sop llama3-8B 1,2,4 a100_80g_sxm --prompt 1k --output 200 --users 64 --fix tensor_par=1 "
+    "--where 'ttft < 0.5'\n"
+    "calculon sop llama-3.1-70b 8 h100 --prompt 2k --output 256 --users 64 --fix engine=sglang --deploy llama "
+    "--checkpoint meta-llama/Llama-3.1-70B"
+)
 
 
 def configure(parser: Parser) -> None:
@@ -44,18 +58,7 @@ def configure(parser: Parser) -> None:
         "Find the best deployments that serve a model: replicas, parallelism, expert parallelism, token budgets and "
         "chunked or separate prefill. Each winner in a .json file is a deployment: calculon serve MODEL best.json#0 "
         "SYSTEM. Exit code 1 if none meets the limits.",
-        "calculon serve-optimal llama-3.1-70b 8 h100 --prompt 2k --output 256 --tpot 30ms\n"
-        "calculon sop llama-3.1-70b any h100 --rate 40\n"
-        "calculon sop llama-3.1-70b 8:64:x2 h100 best.json --prompt 2k --output 256 --rate 40 --ttft 1 "
-        "--tpot 40ms --objective usd_per_mtoken:min\n"
-        "calculon sop llama-3.1-70b 8 h100 - --prompt 2k --output 256 --tpot 30ms --add weights_dtype=float8 "
-        "--add kv_dtype=float8 -t 5\n"
-        "calculon sop llama-3.1-70b 8:64:x2 h100 - --prompt 2k --output 256 --pareto "
-        "output_rate_per_proc,interactivity -o frontier.csv\n"
-        "calculon sop llama3-8B 1,2,4 a100_80g_sxm --prompt 1k --output 200 --users 64 --fix tensor_par=1 "
-        "--where 'ttft < 0.5'\n"
-        "calculon sop llama-3.1-70b 8 h100 --prompt 2k --output 256 --users 64 --fix engine=sglang --deploy llama "
-        "--checkpoint meta-llama/Llama-3.1-70B",
+        EXAMPLES,
         "The search is exhaustive over each processor count, each parallel split, and token budgets from "
         "512 to 16,384; the batch of each is solved as in `calculon serve` and must meet the limits. Ranks that "
         "share attention stay in a node; --add tensor_par=16 tries more. Weights and KV caches have 16 bits unless "

@@ -334,9 +334,8 @@ class OperatingPointSolver(FullBatches):
         delay = np.where(fits, 0.0, np.maximum(0.0, per_replica - supported) / full.rate)
         pause, before = self._collisions(running, prompts, decode), None
         effect = prompts
-        if not self.prefixes.matter:
-            load = (running, prompts, decode, pause, self._users)
-            effect, before, pause = users_at_once(self.replica, *load)
+        load = (running, prompts, decode, pause, self._users)
+        effect, before, pause = users_at_once(self.replica, *load)
         delay = delay + pause + effect.latency - prompts.latency
         state = of_users(per_replica, token, effect, w.output, self._away, running, before)
         cycle = delay + prompts.latency + (w.output - 1) * state.tpot + self._away
