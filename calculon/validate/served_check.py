@@ -95,7 +95,7 @@ class ServedCheck(Tabular):
         return max(self.parts, key=lambda one: abs(one.difference), default=None)
 
     def table(self) -> Mapping[str, list[Any]]:
-        """Return a row per figure: unit, measured, predicted, ratio, low and high of the range, and inside or not."""
+        """Return a row per figure: unit, measured, predicted, ratio, low and high, and whether it is inside them."""
         return columns_of([_row(one) for one in self.figures], ("figure", "measured", "predicted"))
 
     def __repr__(self) -> str:
