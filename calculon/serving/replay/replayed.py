@@ -54,7 +54,7 @@ class Replay(Tabular):
     latency: Seconds
 
     def table(self) -> dict[str, list[Any]]:
-        """Return a row per request, in the order of arrival: arrival, prompt, output, ttft, tpot and latency of each."""
+        """Return a row per request in the order of arrival: arrival, prompt, output, ttft, tpot and latency of each."""
         names = ("arrival", "prompt", "output", "ttft", "tpot", "latency")
         return {name: getattr(self, name).tolist() for name in names}
 

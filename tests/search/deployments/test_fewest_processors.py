@@ -20,9 +20,7 @@ FIX = {"pipeline_par": (1, 2), "token_budget": (0, 512)}
     ("model", "load"),
     [
         (SMALL, {"rate": 100}),
-        (SMALL, {"rate": 1500, **LIMITS}),
         (SMALL, {"rate": 900, "percentile": 0.9, **LIMITS}),
-        (SMALL, {"users": 200, **LIMITS}),
         (SMALL, {"users": 30, "think": 0.1, **LIMITS}),
         (MIXTURE, {"rate": 400, **LIMITS}),
     ],
