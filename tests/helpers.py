@@ -176,14 +176,19 @@ def differences(found: Mapping[str, Any], expected: Mapping[str, Any]) -> list[s
     return [
         f"{name}: {found[name]!r} instead of {wanted!r}"
         for name, wanted in expected.items()
-        if not _close(found[name], wanted, FLOOR if "exposed" in name else 0.0)
+        if not _close(found[name], wanted, floor(name))
     ]
 
 
-def _close(found: Any, expected: Any, floor: float) -> bool:
+def floor(name: str) -> float:
+    """Return the difference of a statistic that does not count, in seconds."""
+    return FLOOR if "exposed" in name else 0.0
+
+
+def _close(found: Any, expected: Any, least: float) -> bool:
     if isinstance(expected, str) or expected is None or found is None:
         return found == expected
-    return math.isclose(found, expected, rel_tol=RELATIVE, abs_tol=floor)
+    return math.isclose(found, expected, rel_tol=RELATIVE, abs_tol=least)
 
 
 def bits(stats: Mapping[str, float | None]) -> np.ndarray:

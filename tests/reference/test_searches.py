@@ -10,7 +10,7 @@ import pytest
 
 import calculon
 from calculon.plan.plan import PUBLISHED_NAMES as FIELDS
-from tests.helpers import FLOORS, NAMES, REFERENCE, RELATIVE, differences, reference_system
+from tests.helpers import NAMES, REFERENCE, RELATIVE, differences, floor, reference_system
 
 with gzip.open(REFERENCE / "searches.json.gz", "rt") as _file:
     SEARCHES = json.load(_file)
@@ -106,6 +106,6 @@ def test_a_dump_is_the_published_one_in_the_order_of_the_loops(name, arguments, 
             found[:, column],
             wanted[:, column],
             rtol=RELATIVE,
-            atol=FLOORS.get(statistic, 0.0),
+            atol=floor(statistic),
             err_msg=statistic,
         )
