@@ -105,7 +105,7 @@ def by_twin(table, rules, loads):
     return Machine(rules, single(table), jobs, known, *rest, servers).run()
 
 
-@settings(max_examples=draws(200), deadline=None)
+@settings(max_examples=draws(100), deadline=None)
 @given(cases())
 def test_replay_equals_a_simulation_of_single_requests(table, case):
     rules, loads = case
