@@ -81,7 +81,7 @@ class Block:
         self.ep_bytes = [inside, sum(sum(bytes_of.values()) for bytes_of in sent) - inside]
         before = self._times()
         self._wait_for_the_host(layers, backward)
-        self.host_wait = sum(map(sub, self._times(), before))
+        self.host_wait: float = sum(map(sub, self._times(), before))
         stages: tuple[Stage, ...] = ("fw", "agrad") if training else ("fw",)
         self.tp_bandwidth = max(
             layer.required_bandwidth(stage, kind)
@@ -133,7 +133,6 @@ class Block:
         ]
         self.ep_exposed = {kind: list(self.ep) for kind in KINDS}
         self.paired: float = 0
-        self.host_wait: float = 0
         if not spread or run.execution.moe_dispatcher == "allgather":
             return
         passes = 3 if run.execution.training else 1
