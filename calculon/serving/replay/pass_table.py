@@ -154,11 +154,8 @@ class PassTable:
         if len(self.base) == 1:
             return np.interp(tokens, self.tokens, self.base[0])
         group = np.minimum(np.log2(prompts).astype(np.int64), len(self.base) - 1)
-        place = np.searchsorted(self.tokens, tokens, side="right") - 1
-        place = np.clip(place, 0, len(self.tokens) - 2)
-        start, end = self.tokens[place], self.tokens[place + 1]
+        place, share = _place(self.tokens, tokens)
         at = group * len(self.tokens) + place
-        share = np.clip((tokens - start) / (end - start), 0.0, 1.0)
         return self._flat[at] + share * (self._flat[at + 1] - self._flat[at])
 
     def _attention(self, tokens: Count, keys: Count) -> Seconds:
